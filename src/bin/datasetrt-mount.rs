@@ -1,0 +1,2 @@
+//! `datasetrt-mount`: the mount daemon.
+fn main() {}

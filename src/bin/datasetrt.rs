@@ -1,0 +1,2 @@
+//! `datasetrt`: the tool.
+fn main() {}

@@ -1,0 +1,4 @@
+//! DatasetRT caches: read, write, check, migrate and mount them.
+
+pub mod error;
+pub mod vfs;

@@ -1,0 +1,10 @@
+//! The tree of the mount on our own types: lookup, getattr, readdir, read, write.
+//!
+//! Nothing here knows FUSE; an adapter (`crate::fuse`) translates requests into these calls and
+//! [`VfsError`]s into errno values. docs/semantics.md says what each call does.
+
+mod node;
+pub mod attr;
+
+pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError};
+pub use node::Ino;
