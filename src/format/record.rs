@@ -1,0 +1,230 @@
+//! Records: envelope and stored payload (docs/format.md, "Records"). The only user of lz4_flex.
+//!
+//! ```text
+//! byte 0              8              8+m             length
+//!      | m: u64 LE    | JSON object  | stored payload |
+//!
+//! stored payload, none:  the bytes
+//! stored payload, lz4:   | decoded length: u32 LE | one LZ4 block |
+//! ```
+//!
+//! The decoders take nothing on trust: each length is compared with what surrounds it before it is
+//! used in arithmetic, as a slice bound or for a buffer.
+
+use crate::error::{Fault, FaultKind};
+
+/// Bytes of the field that gives the length of the JSON.
+pub const HEADER_LEN: u64 = 8;
+/// Bytes of the field that gives the decoded length of an lz4 payload.
+pub const LZ4_PREFIX_LEN: u64 = 4;
+/// No LZ4 block decodes to more than this many times its own length.
+pub const LZ4_MAX_EXPANSION: u64 = 255;
+
+/// How the payloads of a shard are stored.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Compression {
+    /// As they are.
+    None,
+    /// One LZ4 block each.
+    Lz4,
+}
+
+impl Compression {
+    /// The name in the manifest.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+        }
+    }
+}
+
+/// Length in bytes of the JSON, from a record's first eight bytes and the record's length.
+///
+/// # Errors
+/// [`FaultKind::RecordHeader`] when the JSON would not fit into the record.
+pub fn metadata_len(header: [u8; 8], record_len: u64) -> Result<u64, Fault> {
+    let len = u64::from_le_bytes(header);
+    let room = record_len.checked_sub(HEADER_LEN);
+    match room {
+        Some(room) if len <= room => Ok(len),
+        _ => Err(Fault::new(
+            FaultKind::RecordHeader,
+            format!("a metadata length of at most {} bytes", room.unwrap_or(0)),
+            len.to_string(),
+        )),
+    }
+}
+
+/// Decoded length in bytes of a stored payload.
+///
+/// `stored_len` is its length in the shard; `prefix` its first four bytes (fewer when it is
+/// shorter), which only lz4 looks at; `shard_decoded_len` the manifest's sum for the whole shard.
+///
+/// # Errors
+/// [`FaultKind::Payload`] when an lz4 payload has no whole prefix, or states a length above 255
+/// times its block or above `shard_decoded_len`.
+pub fn decoded_len(
+    compression: Compression,
+    prefix: &[u8],
+    stored_len: u64,
+    shard_decoded_len: u64,
+) -> Result<u64, Fault> {
+    if compression == Compression::None {
+        return Ok(stored_len);
+    }
+    let (Some(block_len), Some(&prefix)) = (
+        stored_len.checked_sub(LZ4_PREFIX_LEN),
+        prefix.first_chunk::<4>(),
+    ) else {
+        return Err(Fault::new(
+            FaultKind::Payload,
+            "an lz4 payload of at least 5 bytes",
+            format!("{stored_len} bytes"),
+        ));
+    };
+    let len = u64::from(u32::from_le_bytes(prefix));
+    let most = block_len
+        .saturating_mul(LZ4_MAX_EXPANSION)
+        .min(shard_decoded_len);
+    if len > most {
+        return Err(Fault::new(
+            FaultKind::Payload,
+            format!(
+                "an lz4 payload of at most {most} bytes (its block has {block_len} bytes, its \
+                 shard decodes to {shard_decoded_len})"
+            ),
+            format!("a stated length of {len} bytes"),
+        ));
+    }
+    Ok(len)
+}
+
+/// Decodes an LZ4 block into the whole of `out`.
+///
+/// # Errors
+/// [`FaultKind::Payload`] when the block is malformed or gives another number of bytes. `out` then
+/// holds bytes that must not be used.
+pub fn decode_lz4(block: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+    match lz4_flex::block::decompress_into(block, out) {
+        Ok(len) if len == out.len() => Ok(()),
+        Ok(len) => Err(Fault::new(
+            FaultKind::Payload,
+            format!("an lz4 block of {} bytes", out.len()),
+            format!("one of {len} bytes"),
+        )),
+        Err(error) => Err(Fault::new(
+            FaultKind::Payload,
+            format!("an lz4 block of {} bytes", out.len()),
+            error.to_string(),
+        )),
+    }
+}
+
+/// Appends one record to `out`.
+///
+/// # Errors
+/// [`FaultKind::Payload`] when `payload` has 4 GiB or more and the compression is lz4, whose length
+/// field has 32 bits.
+pub fn encode_record(
+    json: &[u8],
+    payload: &[u8],
+    compression: Compression,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    out.extend_from_slice(&(json.len() as u64).to_le_bytes());
+    out.extend_from_slice(json);
+    match compression {
+        Compression::None => out.extend_from_slice(payload),
+        Compression::Lz4 => {
+            let Ok(len) = u32::try_from(payload.len()) else {
+                return Err(Fault::new(
+                    FaultKind::Payload,
+                    "an lz4 payload below 4 GiB",
+                    format!("{} bytes", payload.len()),
+                ));
+            };
+            out.extend_from_slice(&len.to_le_bytes());
+            let start = out.len();
+            out.resize(
+                start + lz4_flex::block::get_maximum_output_size(payload.len()),
+                0,
+            );
+            let written = out
+                .get_mut(start..)
+                .map(|room| lz4_flex::block::compress_into(payload, room));
+            match written {
+                Some(Ok(written)) => out.truncate(start + written),
+                _ => {
+                    return Err(Fault::new(
+                        FaultKind::Payload,
+                        "a payload that lz4 can compress",
+                        format!("{} bytes that it refuses", payload.len()),
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metadata_length_fits_into_its_record() {
+        assert_eq!(metadata_len(2_u64.to_le_bytes(), 10), Ok(2));
+        for (len, record) in [(3, 10), (u64::MAX, 10), (u64::MAX - 8, 10), (0, 7)] {
+            let fault = metadata_len(u64::to_le_bytes(len), record).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::RecordHeader, "{len} {record}");
+        }
+    }
+
+    #[test]
+    fn an_lz4_length_is_bounded_by_block_and_shard() {
+        let len = |prefix: u32, stored, shard| {
+            decoded_len(Compression::Lz4, &prefix.to_le_bytes(), stored, shard)
+        };
+        assert_eq!(len(0, 5, 0), Ok(0));
+        assert_eq!(len(510, 6, 510), Ok(510));
+        assert!(len(511, 6, 4096).is_err(), "above 255 times the block");
+        assert!(len(510, 6, 509).is_err(), "above the shard's sum");
+        assert!(len(u32::MAX, 6, u64::MAX).is_err());
+        assert!(decoded_len(Compression::Lz4, &[0; 3], 3, 9).is_err());
+        assert_eq!(decoded_len(Compression::None, &[], 7, 0), Ok(7));
+    }
+
+    #[test]
+    fn a_record_holds_what_it_was_given() {
+        for payload in [&b""[..], b"a", &[7; 100_000], b"abcabcabcabcabcabcabc"] {
+            let mut record = Vec::new();
+            encode_record(b"{}", payload, Compression::Lz4, &mut record).unwrap();
+            assert_eq!(record[..10], *b"\x02\0\0\0\0\0\0\0{}");
+            let stored = &record[10..];
+            let len = decoded_len(
+                Compression::Lz4,
+                stored,
+                stored.len() as u64,
+                payload.len() as u64,
+            );
+            let mut out = vec![0; usize::try_from(len.unwrap()).unwrap()];
+            decode_lz4(&stored[4..], &mut out).unwrap();
+            assert_eq!(out, payload);
+        }
+    }
+
+    #[test]
+    fn match_offsets_outside_the_output_are_refused() {
+        for block in [
+            &b"\x10A\0\0PBBBBB"[..],
+            b"\x10A\x09\0PBBBBB",
+            b"\xf0\xffa",
+            b"",
+        ] {
+            let mut out = [b'S'; 20];
+            assert!(decode_lz4(block, &mut out).is_err(), "{block:?}");
+        }
+    }
+}
