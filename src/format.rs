@@ -23,6 +23,9 @@ pub const INDEX_FILE: &str = "index.bin";
 /// The folder of the shards.
 pub const SHARDS_DIR: &str = "shards";
 
+/// How the name of a folder ends in which a cache is still being written; it is never read as one.
+pub const STAGING_SUFFIX: &str = ".datasetrt-partial";
+
 /// Name of the shard with number `shard`, as writers give it: six digits or more, then `.bin`.
 #[must_use]
 pub fn shard_file_name(shard: u64) -> String {

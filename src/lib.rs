@@ -1,5 +1,9 @@
 //! DatasetRT caches: read, write, check, migrate and mount them.
 
+pub mod cache;
+pub mod cli;
+pub mod dataset;
 pub mod error;
 pub mod format;
+pub mod storage;
 pub mod vfs;

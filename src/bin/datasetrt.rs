@@ -1,2 +1,7 @@
 //! `datasetrt`: the tool.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    datasetrt::cli::tool::main()
+}

@@ -20,6 +20,9 @@ pub const LZ4_PREFIX_LEN: u64 = 4;
 /// No LZ4 block decodes to more than this many times its own length.
 pub const LZ4_MAX_EXPANSION: u64 = 255;
 
+/// What a block may have beyond the bytes that its literals need.
+const LZ4_BLOCK_OVERHEAD: u64 = 16;
+
 /// How the payloads of a shard are stored.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Compression {
@@ -63,8 +66,8 @@ pub fn metadata_len(header: [u8; 8], record_len: u64) -> Result<u64, Fault> {
 /// shorter), which only lz4 looks at; `shard_decoded_len` the manifest's sum for the whole shard.
 ///
 /// # Errors
-/// [`FaultKind::Payload`] when an lz4 payload has no whole prefix, or states a length above 255
-/// times its block or above `shard_decoded_len`.
+/// [`FaultKind::Payload`] when an lz4 payload has no whole prefix, states a length above 255 times
+/// its block or above `shard_decoded_len`, or has a block longer than any that decodes to it.
 pub fn decoded_len(
     compression: Compression,
     prefix: &[u8],
@@ -96,6 +99,15 @@ pub fn decoded_len(
                  shard decodes to {shard_decoded_len})"
             ),
             format!("a stated length of {len} bytes"),
+        ));
+    }
+    // A byte of output costs a block one byte, and 1/255 more in a run of literals.
+    let longest = len + len / LZ4_MAX_EXPANSION + LZ4_BLOCK_OVERHEAD;
+    if block_len > longest {
+        return Err(Fault::new(
+            FaultKind::Payload,
+            format!("an lz4 block of at most {longest} bytes for {len} decoded bytes"),
+            format!("{block_len} bytes"),
         ));
     }
     Ok(len)

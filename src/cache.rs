@@ -1,0 +1,299 @@
+//! One cache whose structure has been checked: manifest, metadata rows, index rows and shard
+//! lengths agree. Payloads are read and checked sample by sample ([`Cache::with_record`]).
+
+mod record;
+mod validate;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+pub use record::Record;
+pub use validate::{DecodedSums, FileCheck};
+
+use crate::error::{Error, Fault, FaultKind, Result};
+use crate::format::digest::Sha256Digest;
+use crate::format::envelope::Envelope;
+use crate::format::index::{IndexRow, IndexView, ROW_LEN_U64};
+use crate::format::manifest::{MAX_MANIFEST_LEN, Manifest, ManifestFault};
+use crate::format::metadata::{Table, Value};
+use crate::format::record::HEADER_LEN;
+use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR};
+use crate::storage::{self, FileInfo, MappedFile, OpenFileLimit, ShardFiles};
+
+/// A cache opened for reading. Structure is checked; checksums are not, unless
+/// [`Cache::check_file`] is called.
+#[derive(Debug)]
+pub struct Cache {
+    dir: PathBuf,
+    manifest: Manifest,
+    manifest_bytes: Vec<u8>,
+    table: Table,
+    envelope: Envelope,
+    index: Arc<MappedFile>,
+    metadata_info: FileInfo,
+    dir_info: FileInfo,
+    shards: ShardFiles,
+}
+
+impl Cache {
+    /// Opens the cache in folder `dir` and checks its structure (docs/format.md, "Reading"): the
+    /// manifest's fields, the existence and length of every shard, the rows of metadata and index,
+    /// and that every index row lies inside its shard. Memory does not grow with the samples.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`] without a manifest, [`Error::UnsupportedVersion`], [`Error::Damaged`]
+    /// naming the file, or [`Error::Io`].
+    pub fn open(dir: &Path, limit: &Arc<OpenFileLimit>) -> Result<Self> {
+        let (manifest, manifest_bytes) = read_manifest(dir)?;
+        let shards = open_shards(dir, &manifest, limit)?;
+        let index = Arc::new(MappedFile::open(&dir.join(INDEX_FILE))?);
+        check_index(&dir.join(INDEX_FILE), (*index).as_ref(), &manifest)?;
+        let (table, metadata_info) = open_table(dir, &manifest)?;
+        Ok(Self {
+            envelope: Envelope::new(&manifest.schema),
+            dir_info: storage::stat(dir)?,
+            dir: dir.to_path_buf(),
+            manifest,
+            manifest_bytes,
+            table,
+            index,
+            metadata_info,
+            shards,
+        })
+    }
+
+    /// The folder, as it was given.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The manifest, as it was when the cache was opened.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The manifest's bytes, as they were when the cache was opened.
+    #[must_use]
+    pub fn manifest_bytes(&self) -> &[u8] {
+        &self.manifest_bytes
+    }
+
+    /// SHA-256 of [`Cache::manifest_bytes`].
+    #[must_use]
+    pub fn manifest_digest(&self) -> Sha256Digest {
+        Sha256Digest::of(&self.manifest_bytes)
+    }
+
+    /// Number of samples; their ids are 0 up to it.
+    #[must_use]
+    pub fn sample_count(&self) -> u64 {
+        self.manifest.sample_count
+    }
+
+    /// The metadata table.
+    #[must_use]
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Attributes of `index.bin`, whose owner, mode and time stand for those of the samples.
+    #[must_use]
+    pub fn index_info(&self) -> &FileInfo {
+        self.index.info()
+    }
+
+    /// Attributes of `metadata.arrow`.
+    #[must_use]
+    pub fn metadata_info(&self) -> &FileInfo {
+        &self.metadata_info
+    }
+
+    /// Attributes of the folder.
+    #[must_use]
+    pub fn dir_info(&self) -> &FileInfo {
+        &self.dir_info
+    }
+
+    /// Where the cache's folder and files really lie, links resolved.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn real_paths(&self) -> Result<Vec<PathBuf>> {
+        let mut paths = vec![storage::real_path(&self.dir)?];
+        for name in [MANIFEST_FILE, METADATA_FILE, INDEX_FILE, SHARDS_DIR] {
+            paths.push(storage::real_path(&self.dir.join(name))?);
+        }
+        for shard in 0..self.manifest.shards.len() {
+            let path = self.shards.path(shard);
+            if storage::is_symlink(&path) {
+                paths.push(storage::real_path(&path)?);
+            }
+        }
+        Ok(paths)
+    }
+
+    /// The metadata of `sample` as `metadata.arrow` has it, in schema order; `None` for a null.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`], or [`Error::Damaged`] when the file was changed in place.
+    pub fn metadata(&self, sample: u64) -> Result<Vec<Option<Value>>> {
+        let row = self
+            .table
+            .row(sample)
+            .filter(|_| sample < self.sample_count())
+            .ok_or_else(|| self.no_such_sample(sample))?;
+        (0..self.manifest.schema.len())
+            .map(|column| match row.value(column) {
+                Ok(value) => Ok(value.map(crate::format::metadata::ValueRef::to_owned)),
+                Err(fault) => Err(fault.in_sample(&self.dir.join(METADATA_FILE), sample)),
+            })
+            .collect()
+    }
+
+    fn index(&self) -> IndexView<'_> {
+        IndexView::new((*self.index).as_ref())
+    }
+
+    /// The index row of `sample`, checked again: the file may have changed under the mapping.
+    fn row(&self, sample: u64) -> Result<(IndexRow, usize)> {
+        if sample >= self.sample_count() {
+            return Err(self.no_such_sample(sample));
+        }
+        let row = self.index().row(sample);
+        row.and_then(|row| Some((row, usize::try_from(row.shard).ok()?)))
+            .filter(|(row, _)| check_row(*row, &self.manifest).is_ok())
+            .ok_or_else(|| {
+                Fault::new(
+                    FaultKind::IndexRow,
+                    "a record inside its shard",
+                    format!("{row:?}: index.bin was changed in place"),
+                )
+                .at(sample.saturating_mul(ROW_LEN_U64))
+                .in_sample(&self.dir.join(INDEX_FILE), sample)
+            })
+    }
+
+    fn no_such_sample(&self, sample: u64) -> Error {
+        Error::NoSuchSample {
+            cache: self.dir.clone(),
+            sample,
+            count: self.sample_count(),
+        }
+    }
+}
+
+fn read_manifest(dir: &Path) -> Result<(Manifest, Vec<u8>)> {
+    let path = dir.join(MANIFEST_FILE);
+    let bytes = match storage::read_small(&path, MAX_MANIFEST_LEN) {
+        Err(Error::Io { source, .. })
+            if source.kind() == std::io::ErrorKind::NotFound && storage::exists(dir) =>
+        {
+            return Err(Error::Incomplete {
+                cache: dir.to_path_buf(),
+            });
+        }
+        other => other?,
+    };
+    match Manifest::parse(&bytes) {
+        Ok(manifest) => Ok((manifest, bytes)),
+        Err(ManifestFault::Version(found)) => Err(Error::UnsupportedVersion { path, found }),
+        Err(ManifestFault::Fault(fault)) => Err(fault.in_file(&path)),
+    }
+}
+
+fn open_shards(dir: &Path, manifest: &Manifest, limit: &Arc<OpenFileLimit>) -> Result<ShardFiles> {
+    let folder = dir.join(SHARDS_DIR);
+    let mut paths = Vec::with_capacity(manifest.shards.len());
+    let mut seen = Vec::with_capacity(manifest.shards.len());
+    for shard in &manifest.shards {
+        let path = folder.join(shard.name.as_str());
+        let info = storage::stat(&path)?;
+        if info.is_dir {
+            return Err(Error::refused(
+                path,
+                "a shard must be a file, found a folder",
+            ));
+        }
+        if info.identity.len != shard.byte_len {
+            return Err(Fault::new(
+                FaultKind::Length,
+                format!("{} bytes (byte_len of the manifest)", shard.byte_len),
+                format!("{} bytes", info.identity.len),
+            )
+            .in_file(&path));
+        }
+        paths.push(path);
+        seen.push(info.identity);
+    }
+    Ok(ShardFiles::new(paths, seen, limit))
+}
+
+fn check_index(path: &Path, bytes: &[u8], manifest: &Manifest) -> Result<()> {
+    let len = bytes.len() as u64;
+    if manifest.sample_count.checked_mul(ROW_LEN_U64) != Some(len) {
+        return Err(Fault::new(
+            FaultKind::RowCount,
+            format!(
+                "{} rows of {ROW_LEN_U64} bytes (sample_count of the manifest)",
+                manifest.sample_count
+            ),
+            format!("{len} bytes, {} rows", len / ROW_LEN_U64),
+        )
+        .in_file(path));
+    }
+    for (sample, row) in (0_u64..).zip(IndexView::new(bytes).rows()) {
+        check_row(row, manifest)
+            .map_err(|fault| fault.at(sample * ROW_LEN_U64).in_sample(path, sample))?;
+    }
+    Ok(())
+}
+
+/// A row names a shard of the manifest and a record that lies inside it.
+fn check_row(row: IndexRow, manifest: &Manifest) -> Result<(), Fault> {
+    let shard = usize::try_from(row.shard)
+        .ok()
+        .and_then(|shard| manifest.shards.get(shard));
+    let Some(shard) = shard else {
+        return Err(Fault::new(
+            FaultKind::IndexRow,
+            format!("a shard number below {}", manifest.shards.len()),
+            row.shard.to_string(),
+        ));
+    };
+    let inside = row.end().is_some_and(|end| end <= shard.byte_len);
+    if inside && row.length >= HEADER_LEN {
+        return Ok(());
+    }
+    Err(Fault::new(
+        FaultKind::IndexRow,
+        format!(
+            "a record of at least {HEADER_LEN} bytes inside the {} bytes of shard {}",
+            shard.byte_len, row.shard
+        ),
+        format!("offset {} and length {}", row.offset, row.length),
+    ))
+}
+
+fn open_table(dir: &Path, manifest: &Manifest) -> Result<(Table, FileInfo)> {
+    let path = dir.join(METADATA_FILE);
+    let file = MappedFile::open(&path)?;
+    let info = *file.info();
+    let table = Table::open(Bytes::from_owner(file), &manifest.schema)
+        .map_err(|fault| fault.in_file(&path))?;
+    match table.rows() {
+        Some(rows) if rows != manifest.sample_count => Err(Fault::new(
+            FaultKind::RowCount,
+            format!(
+                "{} rows (sample_count of the manifest)",
+                manifest.sample_count
+            ),
+            format!("{rows} rows"),
+        )
+        .in_file(&path)),
+        _ => Ok((table, info)),
+    }
+}

@@ -1,0 +1,327 @@
+//! From a sample id to its payload. Nothing of a payload is given out before the record's envelope
+//! agreed with `metadata.arrow`, and every length is compared with what surrounds it first.
+//!
+//! In the steady state nothing is allocated: each thread keeps its buffers.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::Cache;
+use crate::error::{Error, Fault, Result};
+use crate::format::index::IndexRow;
+use crate::format::record::{
+    Compression, HEADER_LEN, LZ4_PREFIX_LEN, decode_lz4, decoded_len, metadata_len,
+};
+use crate::storage::StoredFile;
+
+/// Stored bytes of an lz4 payload that are read together with the record's head.
+const LZ4_AHEAD: u64 = 256 << 10;
+/// Payload bytes of an uncompressed record that are read together with its head: copying so few
+/// costs less than a second call.
+const PLAIN_AHEAD: u64 = 16 << 10;
+/// Buffers above this size are given back after use.
+const KEEP_BUFFER: usize = 4 << 20;
+
+/// Buffers of one thread.
+#[derive(Default)]
+struct Scratch {
+    /// The usual spelling of the sample's metadata.
+    usual: Vec<u8>,
+    /// The record's first bytes.
+    head: Vec<u8>,
+    /// A stored payload that did not fit into `head`, or an unusual envelope.
+    rest: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Runs `work` with this thread's buffers. Should it panic, the thread starts with new ones.
+fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    let mut scratch = SCRATCH.take();
+    let result = work(&mut scratch);
+    for buffer in [&mut scratch.usual, &mut scratch.head, &mut scratch.rest] {
+        if buffer.capacity() > KEEP_BUFFER {
+            *buffer = Vec::new();
+        }
+    }
+    SCRATCH.set(scratch);
+    result
+}
+
+/// Sets the length of `buffer` without clearing what it holds already.
+fn sized(buffer: &mut Vec<u8>, len: u64) -> Result<&mut [u8], Fault> {
+    let len = usize::try_from(len).map_err(|_| {
+        Fault::new(
+            crate::error::FaultKind::Length,
+            "a length that fits into memory",
+            len.to_string(),
+        )
+    })?;
+    buffer.resize(len, 0);
+    Ok(buffer.as_mut_slice())
+}
+
+/// The geometry of a record, from its header.
+#[derive(Clone, Copy)]
+struct Layout {
+    metadata_len: u64,
+    /// Where the stored payload starts in the shard.
+    payload_offset: u64,
+    stored_len: u64,
+    decoded_len: u64,
+    compression: Compression,
+}
+
+/// One sample's record, whose envelope agreed with `metadata.arrow`.
+pub struct Record<'a> {
+    cache: &'a Cache,
+    sample: u64,
+    shard: usize,
+    file: &'a StoredFile,
+    layout: Layout,
+    /// The first bytes of the stored payload, as far as they were read with the head.
+    ahead: &'a [u8],
+    rest: &'a mut Vec<u8>,
+}
+
+impl Cache {
+    /// Length of the sample's decoded payload in bytes, from its record's header. The envelope of
+    /// a sample of zero bytes is checked too, since nobody will read from it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] or [`Error::Io`] when the length cannot be known.
+    pub fn payload_len(&self, sample: u64) -> Result<u64> {
+        let (row, shard) = self.row(sample)?;
+        let len = with_scratch(|scratch| -> Result<u64> {
+            let file = self.shards.get(shard)?;
+            // A null in the row is found when the sample is read; here it only costs a second read.
+            let _ = self
+                .envelope
+                .write_row(&self.table, sample, &mut scratch.usual);
+            self.read_head(sample, row, shard, &file, scratch, 0)
+                .map(|layout| layout.decoded_len)
+        })?;
+        if len == 0 {
+            self.with_record(sample, 0, |record| record.decode(&mut []))??;
+        }
+        Ok(len)
+    }
+
+    /// Calls `work` with the sample's record after its envelope has been compared. `wanted` says
+    /// how many payload bytes will be asked for, so that they can be read along; any number is
+    /// right.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when header, envelope or lengths are wrong;
+    /// [`Error::Io`].
+    pub fn with_record<T>(
+        &self,
+        sample: u64,
+        wanted: u64,
+        work: impl FnOnce(&mut Record<'_>) -> T,
+    ) -> Result<T> {
+        let (row, shard) = self.row(sample)?;
+        with_scratch(|scratch| {
+            let file = self.shards.get(shard)?;
+            self.envelope
+                .write_row(&self.table, sample, &mut scratch.usual)
+                .map_err(|fault| fault.in_sample(&self.dir.join(super::METADATA_FILE), sample))?;
+            let layout = self.read_head(sample, row, shard, &file, scratch, wanted)?;
+            self.compare_envelope(sample, row, shard, &file, scratch, layout)?;
+            let payload_at = usize::try_from(layout.payload_offset - row.offset).unwrap_or(0);
+            let mut record = Record {
+                cache: self,
+                sample,
+                shard,
+                file: &file,
+                layout,
+                ahead: scratch.head.get(payload_at..).unwrap_or_default(),
+                rest: &mut scratch.rest,
+            };
+            Ok(work(&mut record))
+        })
+    }
+
+    /// Reads the record's first bytes into `scratch.head` and takes its layout from them.
+    fn read_head(
+        &self,
+        sample: u64,
+        row: IndexRow,
+        shard: usize,
+        file: &Arc<StoredFile>,
+        scratch: &mut Scratch,
+        wanted: u64,
+    ) -> Result<Layout> {
+        let damaged = |fault: Fault, offset| self.in_record(fault, sample, shard, offset);
+        let Some(entry) = self.manifest.shards.get(shard) else {
+            return Err(self.no_such_sample(sample));
+        };
+        let ahead = match entry.compression {
+            _ if wanted == 0 => LZ4_PREFIX_LEN,
+            Compression::Lz4 => LZ4_AHEAD,
+            Compression::None if wanted <= PLAIN_AHEAD => wanted,
+            Compression::None => 0,
+        };
+        let head_len = row
+            .length
+            .min(HEADER_LEN + scratch.usual.len() as u64 + ahead);
+        let head = sized(&mut scratch.head, head_len).map_err(|f| damaged(f, row.offset))?;
+        self.read_at(shard, file, head, row.offset)?;
+
+        let header = head.first_chunk().copied().unwrap_or_default();
+        let metadata_len =
+            metadata_len(header, row.length).map_err(|fault| damaged(fault, row.offset))?;
+        let payload_at = HEADER_LEN + metadata_len;
+        let payload_offset = row.offset + payload_at;
+        let stored_len = row.length - payload_at;
+        let mut prefix = [0; 4];
+        let prefix = match entry.compression {
+            Compression::None => &[],
+            Compression::Lz4 => {
+                let len = stored_len.min(LZ4_PREFIX_LEN);
+                let start = usize::try_from(payload_at).unwrap_or(usize::MAX);
+                let end = start.saturating_add(usize::try_from(len).unwrap_or(0));
+                match head.get(start..end) {
+                    Some(bytes) => bytes,
+                    None => {
+                        let (prefix, _) = prefix.split_at_mut(end - start);
+                        self.read_at(shard, file, prefix, payload_offset)?;
+                        &*prefix
+                    }
+                }
+            }
+        };
+        let decoded_len = decoded_len(entry.compression, prefix, stored_len, entry.decoded_len)
+            .map_err(|fault| damaged(fault, payload_offset))?;
+        Ok(Layout {
+            metadata_len,
+            payload_offset,
+            stored_len,
+            decoded_len,
+            compression: entry.compression,
+        })
+    }
+
+    fn compare_envelope(
+        &self,
+        sample: u64,
+        row: IndexRow,
+        shard: usize,
+        file: &Arc<StoredFile>,
+        scratch: &mut Scratch,
+        layout: Layout,
+    ) -> Result<()> {
+        let offset = row.offset + HEADER_LEN;
+        let damaged = |fault| self.in_record(fault, sample, shard, offset);
+        let start = usize::try_from(HEADER_LEN).unwrap_or(0);
+        let usual = scratch.usual.as_slice();
+        let json = usize::try_from(layout.metadata_len)
+            .ok()
+            .and_then(|len| scratch.head.get(start..start.checked_add(len)?));
+        let json = match json {
+            Some(json) if json == usual => return Ok(()),
+            Some(json) => json,
+            None => {
+                self.envelope
+                    .check_len(layout.metadata_len, usual)
+                    .map_err(damaged)?;
+                let rest = sized(&mut scratch.rest, layout.metadata_len).map_err(damaged)?;
+                self.read_at(shard, file, rest, offset)?;
+                &*rest
+            }
+        };
+        self.envelope
+            .compare(json, &self.table, sample)
+            .map_err(damaged)
+    }
+
+    fn read_at(&self, shard: usize, file: &StoredFile, buf: &mut [u8], offset: u64) -> Result<()> {
+        file.read_exact_at(buf, offset).map_err(|source| {
+            let action = format!("read {} bytes at offset {offset}", buf.len());
+            Error::io(self.shards.path(shard), action, source)
+        })
+    }
+
+    fn in_record(&self, fault: Fault, sample: u64, shard: usize, offset: u64) -> Error {
+        fault.at(offset).in_sample(&self.shards.path(shard), sample)
+    }
+}
+
+impl Record<'_> {
+    /// Length of the decoded payload in bytes.
+    #[must_use]
+    pub fn decoded_len(&self) -> u64 {
+        self.layout.decoded_len
+    }
+
+    /// Length of the stored payload in bytes.
+    #[must_use]
+    pub fn stored_len(&self) -> u64 {
+        self.layout.stored_len
+    }
+
+    /// How the payload is stored.
+    #[must_use]
+    pub fn compression(&self) -> Compression {
+        self.layout.compression
+    }
+
+    /// Fills `out` with the bytes of an uncompressed payload from `offset` on, which must lie
+    /// inside it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] for a failed or short read.
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let ahead = usize::try_from(offset)
+            .ok()
+            .and_then(|start| self.ahead.get(start..start.checked_add(out.len())?));
+        if let Some(bytes) = ahead {
+            out.copy_from_slice(bytes);
+            return Ok(());
+        }
+        let end = offset.checked_add(out.len() as u64);
+        if end.is_none_or(|end| end > self.layout.stored_len) {
+            let fault = Fault::new(
+                crate::error::FaultKind::Payload,
+                format!("{} bytes", self.layout.stored_len),
+                format!("a read of {} bytes at offset {offset}", out.len()),
+            );
+            return Err(self.damaged(fault));
+        }
+        let offset = self.layout.payload_offset + offset;
+        self.cache.read_at(self.shard, self.file, out, offset)
+    }
+
+    /// Decodes the whole payload into `out`, whose length must be [`Record::decoded_len`].
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the payload does not decode to exactly that; `out` then holds bytes
+    /// that must not be used. [`Error::Io`] for a failed or short read.
+    pub fn decode(&mut self, out: &mut [u8]) -> Result<()> {
+        if self.layout.compression == Compression::None {
+            return self.read(0, out);
+        }
+        let stored_len = usize::try_from(self.layout.stored_len).unwrap_or(usize::MAX);
+        let stored = match self.ahead.get(..stored_len) {
+            Some(stored) => stored,
+            None => {
+                let rest = sized(self.rest, self.layout.stored_len).map_err(|fault| {
+                    self.cache
+                        .in_record(fault, self.sample, self.shard, self.layout.payload_offset)
+                })?;
+                self.cache
+                    .read_at(self.shard, self.file, rest, self.layout.payload_offset)?;
+                &*rest
+            }
+        };
+        let block = stored.get(4..).unwrap_or_default();
+        decode_lz4(block, out).map_err(|fault| self.damaged(fault))
+    }
+
+    fn damaged(&self, fault: Fault) -> Error {
+        self.cache
+            .in_record(fault, self.sample, self.shard, self.layout.payload_offset)
+    }
+}

@@ -1,0 +1,156 @@
+//! Checks that read every byte: the SHA-256 of each file, and the sums of decoded lengths.
+//!
+//! The work of one cache is cut into pieces that any thread may take ([`Cache::file_checks`],
+//! ranges of samples for [`DecodedSums`]).
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::Cache;
+use crate::error::{Error, Fault, FaultKind, Result};
+use crate::format::digest::Hasher;
+use crate::format::{INDEX_FILE, METADATA_FILE, SHARDS_DIR};
+use crate::storage::StoredFile;
+
+/// One file of a cache that the manifest has a SHA-256 for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FileCheck {
+    /// `metadata.arrow`.
+    Metadata,
+    /// `index.bin`.
+    Index,
+    /// The shard at this position of the manifest's list.
+    Shard(usize),
+}
+
+impl Cache {
+    /// All files that have a SHA-256, with their lengths in bytes, large pieces first come first.
+    pub fn file_checks(&self) -> impl Iterator<Item = (FileCheck, u64)> + '_ {
+        let shards = self.manifest.shards.iter().enumerate();
+        shards
+            .map(|(n, shard)| (FileCheck::Shard(n), shard.byte_len))
+            .chain([
+                (FileCheck::Metadata, self.metadata_info.identity.len),
+                (FileCheck::Index, self.index_info().identity.len),
+            ])
+    }
+
+    /// Hashes one file and compares. `buf` is working space; `progress` hears of bytes read.
+    ///
+    /// # Errors
+    /// [`FaultKind::Checksum`]; [`Error::Io`].
+    pub fn check_file(
+        &self,
+        check: FileCheck,
+        buf: &mut [u8],
+        progress: &dyn Fn(u64),
+    ) -> Result<()> {
+        let Some((path, expected)) = self.checked_file(check) else {
+            return Ok(());
+        };
+        let file = StoredFile::open(&path)?;
+        let mut hasher = Hasher::new();
+        file.read_through(buf, |bytes| {
+            hasher.update(bytes);
+            progress(bytes.len() as u64);
+        })
+        .map_err(|source| Error::io(&path, "read", source))?;
+        let found = hasher.finish();
+        if found == expected {
+            return Ok(());
+        }
+        let fault = Fault::new(
+            FaultKind::Checksum,
+            format!("SHA-256 {expected}"),
+            found.to_string(),
+        );
+        Err(fault.in_file(&path))
+    }
+
+    fn checked_file(
+        &self,
+        check: FileCheck,
+    ) -> Option<(PathBuf, crate::format::digest::Sha256Digest)> {
+        Some(match check {
+            FileCheck::Metadata => (self.dir.join(METADATA_FILE), self.manifest.metadata_sha256),
+            FileCheck::Index => (self.dir.join(INDEX_FILE), self.manifest.index_sha256),
+            FileCheck::Shard(n) => {
+                let shard = self.manifest.shards.get(n)?;
+                let path = self.dir.join(SHARDS_DIR).join(shard.name.as_str());
+                (path, shard.sha256)
+            }
+        })
+    }
+}
+
+/// Sums of decoded payload lengths, one for each shard, gathered from any number of threads.
+#[derive(Debug)]
+pub struct DecodedSums(Vec<ShardSum>);
+
+#[derive(Debug, Default)]
+struct ShardSum {
+    bytes: AtomicU64,
+    /// A sample of the shard is damaged: it is refused by itself, and the sum says nothing.
+    unknown: AtomicBool,
+}
+
+impl DecodedSums {
+    /// Nothing summed yet.
+    #[must_use]
+    pub fn new(cache: &Cache) -> Self {
+        let shards = cache.manifest.shards.iter();
+        Self(shards.map(|_| ShardSum::default()).collect())
+    }
+
+    /// Adds the payload of one sample, or `None` when its length cannot be known.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`], or [`Error::Damaged`] when the index was changed in place.
+    pub fn add(&self, cache: &Cache, sample: u64, decoded_len: Option<u64>) -> Result<()> {
+        let (_, shard) = cache.row(sample)?;
+        if let Some(sum) = self.0.get(shard) {
+            match decoded_len {
+                // Saturates, so that a sum can never come back to the right value by wrapping.
+                Some(len) => {
+                    let add = |sum: u64| Some(sum.saturating_add(len));
+                    let _ = sum
+                        .bytes
+                        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+                }
+                None => sum.unknown.store(true, Ordering::Relaxed),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the payloads of `samples`, whose lengths are read from their records' headers.
+    ///
+    /// # Errors
+    /// As [`DecodedSums::add`].
+    pub fn add_headers(&self, cache: &Cache, samples: Range<u64>) -> Result<()> {
+        for sample in samples {
+            self.add(cache, sample, cache.payload_len(sample).ok())?;
+        }
+        Ok(())
+    }
+
+    /// Compares with the manifest, once all samples were added.
+    ///
+    /// # Errors
+    /// [`FaultKind::DecodedSum`] for the first shard that differs.
+    pub fn compare(&self, cache: &Cache) -> Result<()> {
+        for (n, (sum, shard)) in self.0.iter().zip(&cache.manifest.shards).enumerate() {
+            let found = sum.bytes.load(Ordering::Relaxed);
+            if found != shard.decoded_len && !sum.unknown.load(Ordering::Relaxed) {
+                return Err(Fault::new(
+                    FaultKind::DecodedSum,
+                    format!("{} bytes (uncompressed_byte_len)", shard.decoded_len),
+                    format!("{found} bytes, decoded as {}", shard.compression.name()),
+                )
+                .in_file(&cache.shards.path(n)));
+            }
+        }
+        Ok(())
+    }
+}

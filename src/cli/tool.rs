@@ -1,0 +1,23 @@
+//! `datasetrt`: dispatches to one file per subcommand.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Make, check and explain DatasetRT caches.
+#[derive(Debug, Parser)]
+#[command(name = "datasetrt", version, about, disable_help_subcommand = true)]
+struct Tool {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {}
+
+/// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
+#[must_use]
+pub fn main() -> ExitCode {
+    let tool = Tool::parse();
+    match tool.command {}
+}

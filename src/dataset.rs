@@ -1,0 +1,202 @@
+//! The ordered list of caches: folders expanded, identities resolved, duplicates refused.
+
+mod validate;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use validate::Progress;
+
+use crate::cache::Cache;
+use crate::error::{Error, Result};
+use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR, STAGING_SUFFIX};
+use crate::storage::{self, OpenFileLimit};
+
+/// One cache of a list.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its zero-based position in the list, counting refused caches too.
+    pub position: usize,
+    /// Its identity: the stored one in format 3, the position in format 2.
+    pub cache_id: u64,
+    /// The cache.
+    pub cache: Arc<Cache>,
+    /// Whether every checksum was found right when the list was opened.
+    pub validated: bool,
+}
+
+/// A list of caches, each opened and with an identity of its own.
+#[derive(Debug)]
+pub struct Dataset {
+    entries: Vec<Entry>,
+    skipped: Vec<Error>,
+}
+
+impl Dataset {
+    /// Opens the caches at `paths`, in parallel. The order of `paths` gives the identities of
+    /// format-2 caches.
+    ///
+    /// # Errors
+    /// What is wrong with each refused cache ([`Error::Several`] when there are more than one), or
+    /// [`Error::DuplicateCacheId`].
+    pub fn open(paths: &[PathBuf]) -> Result<Self> {
+        let dataset = Self::open_valid(paths)?;
+        match dataset.skipped.is_empty() {
+            true => Ok(dataset),
+            false => Err(several(dataset.skipped)),
+        }
+    }
+
+    /// As [`Dataset::open`], but leaves out caches that are refused; positions do not change by
+    /// that. [`Dataset::skipped`] says what was wrong with them.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateCacheId`].
+    pub fn open_valid(paths: &[PathBuf]) -> Result<Self> {
+        let limit = OpenFileLimit::for_process();
+        let opened = in_parallel(paths.len(), |n| {
+            paths.get(n).map(|path| Cache::open(path, &limit))
+        });
+        let mut dataset = Self {
+            entries: Vec::new(),
+            skipped: Vec::new(),
+        };
+        for (position, cache) in opened.into_iter().flatten().enumerate() {
+            match cache {
+                Ok(cache) => dataset.entries.push(Entry {
+                    position,
+                    cache_id: cache.manifest().cache_id.unwrap_or(position as u64),
+                    cache: Arc::new(cache),
+                    validated: false,
+                }),
+                Err(error) => dataset.skipped.push(error),
+            }
+        }
+        dataset.refuse_duplicates()?;
+        Ok(dataset)
+    }
+
+    fn refuse_duplicates(&self) -> Result<()> {
+        let mut first = HashMap::new();
+        for entry in &self.entries {
+            if let Some(other) = first.insert(entry.cache_id, entry) {
+                return Err(Error::DuplicateCacheId {
+                    cache_id: entry.cache_id,
+                    first: other.cache.dir().to_path_buf(),
+                    second: entry.cache.dir().to_path_buf(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The caches, in the order of the list.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// What was wrong with the caches that were left out.
+    #[must_use]
+    pub fn skipped(&self) -> &[Error] {
+        &self.skipped
+    }
+
+    /// The cache with identity `cache_id`.
+    #[must_use]
+    pub fn entry(&self, cache_id: u64) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.cache_id == cache_id)
+    }
+}
+
+/// One error for all of `errors`, which is not empty.
+fn several(mut errors: Vec<Error>) -> Error {
+    match (errors.len(), errors.pop()) {
+        (1, Some(only)) => only,
+        (_, last) => {
+            errors.extend(last);
+            Error::Several(errors)
+        }
+    }
+}
+
+/// The list that command-line arguments stand for: each is a cache, or a folder whose children are
+/// caches, taken in bytewise order of their names. Children without a manifest are left out with a
+/// warning; a folder that is itself an unfinished cache stays in the list, to be refused by name.
+///
+/// # Errors
+/// [`Error::Io`] for a path that cannot be listed, [`Error::Refused`] for a folder without caches.
+pub fn expand(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for argument in arguments {
+        if looks_like_cache(argument) {
+            paths.push(argument.clone());
+            continue;
+        }
+        if !storage::stat(argument)?.is_dir {
+            return Err(Error::refused(
+                argument,
+                "expected a cache folder or a folder of caches, found a file",
+            ));
+        }
+        let before = paths.len();
+        for child in storage::list_dir(argument)? {
+            if storage::exists(&child.join(MANIFEST_FILE)) && !is_staging(&child) {
+                paths.push(child);
+            } else if storage::stat(&child).is_ok_and(|info| info.is_dir) {
+                log::warn!(
+                    "{}: skipped: no {MANIFEST_FILE}, so not a finished cache",
+                    child.display()
+                );
+            }
+        }
+        if paths.len() == before {
+            return Err(Error::refused(
+                argument,
+                format!(
+                    "no caches in this folder: expected {MANIFEST_FILE} in it or in a folder in it"
+                ),
+            ));
+        }
+    }
+    Ok(paths)
+}
+
+fn looks_like_cache(dir: &Path) -> bool {
+    [MANIFEST_FILE, METADATA_FILE, INDEX_FILE, SHARDS_DIR]
+        .iter()
+        .any(|name| storage::exists(&dir.join(name)))
+}
+
+fn is_staging(dir: &Path) -> bool {
+    dir.as_os_str()
+        .as_encoded_bytes()
+        .ends_with(STAGING_SUFFIX.as_bytes())
+}
+
+/// Runs `work` for 0 up to `count` on all cores and gives the results in order.
+pub(crate) fn in_parallel<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<T>>> = Mutex::new((0..count).map(|_| None).collect());
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(count) {
+            scope.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if n >= count {
+                        return;
+                    }
+                    let result = work(n);
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(slot) = results.get_mut(n) {
+                        *slot = Some(result);
+                    }
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.into_iter().flatten().collect()
+}

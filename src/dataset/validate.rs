@@ -1,0 +1,129 @@
+//! `--validate-cache`: every checksum and every sum of a list, on all cores.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use super::{Dataset, Entry, in_parallel, several};
+use crate::cache::{DecodedSums, FileCheck};
+use crate::error::{Error, Result};
+
+/// Hears of bytes as they are read; called from many threads.
+pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
+
+/// Bytes read at once while hashing: large enough to keep the disk busy, small enough for a cache.
+const PIECE: usize = 1 << 20;
+/// Samples whose headers are read as one piece of work.
+const SAMPLES_AT_ONCE: u64 = 1 << 14;
+
+/// A piece of work that any thread may take.
+enum Piece {
+    File(usize, FileCheck),
+    Headers(usize, Range<u64>),
+}
+
+impl Dataset {
+    /// Bytes that [`Dataset::validate`] hashes.
+    #[must_use]
+    pub fn validation_len(&self) -> u64 {
+        self.entries
+            .iter()
+            .flat_map(|entry| entry.cache.file_checks())
+            .map(|(_, len)| len)
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Hashes every file of every cache, compares each shard's sum of decoded payloads, and marks
+    /// the caches that passed. Caches that failed leave the list if `skip` is set.
+    ///
+    /// # Errors
+    /// Without `skip`: everything that was found wrong.
+    pub fn validate(&mut self, skip: bool, progress: Progress<'_>) -> Result<()> {
+        let failures = self.failures(progress);
+        let mut errors = Vec::new();
+        let mut failed = vec![false; self.entries.len()];
+        for (n, error) in failures {
+            if let Some(failed) = failed.get_mut(n) {
+                *failed = true;
+            }
+            errors.push(error);
+        }
+        if !skip && !errors.is_empty() {
+            return Err(several(errors));
+        }
+        self.skipped.extend(errors);
+        let mut failed = failed.into_iter();
+        self.entries.retain(|_| failed.next() == Some(false));
+        for entry in &mut self.entries {
+            entry.validated = true;
+        }
+        Ok(())
+    }
+
+    /// What is wrong, with the number of the entry concerned, in the order of the list.
+    fn failures(&self, progress: Progress<'_>) -> Vec<(usize, Error)> {
+        let sums: Vec<_> = self
+            .entries
+            .iter()
+            .map(|entry| DecodedSums::new(&entry.cache))
+            .collect();
+        let pieces: Vec<Piece> = self
+            .entries
+            .iter()
+            .enumerate()
+            .flat_map(|(n, entry)| pieces(n, entry))
+            .collect();
+        let failures = Mutex::new(Vec::new());
+        in_parallel(pieces.len(), |n| {
+            let (entry, result) = match pieces.get(n) {
+                Some(Piece::File(n, check)) => (*n, self.check_file(*n, *check, progress)),
+                Some(Piece::Headers(n, samples)) => {
+                    let result = match (self.entries.get(*n), sums.get(*n)) {
+                        (Some(entry), Some(sums)) => {
+                            sums.add_headers(&entry.cache, samples.clone())
+                        }
+                        _ => Ok(()),
+                    };
+                    (*n, result)
+                }
+                None => return,
+            };
+            if let Err(error) = result {
+                let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                failures.push((entry, error));
+            }
+        });
+        let mut failures = failures
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        for (n, (entry, sums)) in self.entries.iter().zip(&sums).enumerate() {
+            if let Err(error) = sums.compare(&entry.cache) {
+                failures.push((n, error));
+            }
+        }
+        failures.sort_by_key(|(n, _)| *n);
+        failures
+    }
+
+    fn check_file(&self, n: usize, check: FileCheck, progress: Progress<'_>) -> Result<()> {
+        let Some(entry) = self.entries.get(n) else {
+            return Ok(());
+        };
+        let mut buf = vec![0; PIECE];
+        entry.cache.check_file(check, &mut buf, progress)
+    }
+}
+
+/// The files first, so that the headers are read from pages that hashing has just brought in.
+fn pieces(n: usize, entry: &Entry) -> impl Iterator<Item = Piece> + '_ {
+    let files = entry
+        .cache
+        .file_checks()
+        .map(move |(check, _)| Piece::File(n, check));
+    let count = entry.cache.sample_count();
+    let headers = (0..count.div_ceil(SAMPLES_AT_ONCE)).map(move |piece| {
+        let start = piece * SAMPLES_AT_ONCE;
+        Piece::Headers(n, start..count.min(start + SAMPLES_AT_ONCE))
+    });
+    files.chain(headers)
+}

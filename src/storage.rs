@@ -1,0 +1,235 @@
+//! The disk: everything above reaches files through this module, and nothing else does.
+//!
+//! Positioned reads of named files, small whole files, mapped files, and (in `publish`) the one way
+//! in which a file appears under its final name. The seam for caches that lie elsewhere.
+
+mod mapped;
+mod publish;
+mod shard_files;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+pub use mapped::MappedFile;
+pub use publish::{StagedFile, create_dir_synced, remove_tree, rename_dir_synced, sync_dir};
+pub use shard_files::{OpenFileLimit, ShardFiles};
+
+use crate::error::{Error, Fault, FaultKind, Result};
+
+/// What identifies a file's content as far as the file system tells.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FileIdentity {
+    /// Device number.
+    pub device: u64,
+    /// Inode number on that device.
+    pub inode: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// Attributes of a file or folder below the mount.
+#[derive(Clone, Copy, Debug)]
+pub struct FileInfo {
+    /// Device, inode and length.
+    pub identity: FileIdentity,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Permission bits.
+    pub mode: u32,
+    /// Last change of the content.
+    pub mtime: SystemTime,
+    /// Whether it is a folder.
+    pub is_dir: bool,
+}
+
+impl FileInfo {
+    fn new(meta: &fs::Metadata) -> Self {
+        let nanos = u32::try_from(meta.mtime_nsec()).unwrap_or(0);
+        let mtime = match u64::try_from(meta.mtime()) {
+            Ok(after) => SystemTime::UNIX_EPOCH + Duration::new(after, nanos),
+            Err(_) => SystemTime::UNIX_EPOCH,
+        };
+        Self {
+            identity: FileIdentity {
+                device: meta.dev(),
+                inode: meta.ino(),
+                len: meta.len(),
+            },
+            uid: meta.uid(),
+            gid: meta.gid(),
+            mode: meta.mode() & 0o7777,
+            mtime,
+            is_dir: meta.is_dir(),
+        }
+    }
+}
+
+/// Attributes of `path`, through symbolic links.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn stat(path: &Path) -> Result<FileInfo> {
+    match fs::metadata(path) {
+        Ok(meta) => Ok(FileInfo::new(&meta)),
+        Err(source) => Err(Error::io(path, "stat", source)),
+    }
+}
+
+/// Whether something exists at `path`, a dangling link included.
+#[must_use]
+pub fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// Whether `path` is a symbolic link.
+#[must_use]
+pub fn is_symlink(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink())
+}
+
+/// Where `path` really lies.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn real_path(path: &Path) -> Result<PathBuf> {
+    fs::canonicalize(path).map_err(|source| Error::io(path, "resolve", source))
+}
+
+/// The paths of all entries of a folder, ordered bytewise by name.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn list_dir(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = fs::read_dir(dir)
+        .and_then(|entries| {
+            entries
+                .map(|entry| entry.map(|entry| entry.path()))
+                .collect::<io::Result<Vec<_>>>()
+        })
+        .map_err(|source| Error::io(dir, "list", source))?;
+    paths.sort_by(|a, b| {
+        a.as_os_str()
+            .as_encoded_bytes()
+            .cmp(b.as_os_str().as_encoded_bytes())
+    });
+    Ok(paths)
+}
+
+/// A regular file opened for reading by offset.
+#[derive(Debug)]
+pub struct StoredFile {
+    file: File,
+    identity: FileIdentity,
+}
+
+impl StoredFile {
+    /// Opens `path`, which must be a regular file; a pipe or device is refused without waiting.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Refused`] for something that is not a file.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::open_with_info(path).map(|(file, _)| file)
+    }
+
+    /// [`StoredFile::open`], with the attributes of what was opened.
+    ///
+    /// # Errors
+    /// As [`StoredFile::open`].
+    pub fn open_with_info(path: &Path) -> Result<(Self, FileInfo)> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(nonblocking_flag())
+            .open(path)
+            .map_err(|source| Error::io(path, "open", source))?;
+        let meta = file
+            .metadata()
+            .map_err(|source| Error::io(path, "stat", source))?;
+        if !meta.is_file() {
+            return Err(Error::refused(path, "not a regular file"));
+        }
+        let info = FileInfo::new(&meta);
+        let identity = info.identity;
+        Ok((Self { file, identity }, info))
+    }
+
+    /// Device, inode and length when it was opened.
+    #[must_use]
+    pub fn identity(&self) -> FileIdentity {
+        self.identity
+    }
+
+    /// Fills `buf` from byte `offset` on.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::UnexpectedEof`] when the file ends before.
+    pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buf, offset)
+    }
+
+    /// Asks the system to read `len` bytes from `offset` on ahead of use; a hint without answer.
+    pub fn read_ahead(&self, offset: u64, len: u64) {
+        let len = std::num::NonZeroU64::new(len);
+        let _ = rustix::fs::fadvise(&self.file, offset, len, rustix::fs::Advice::WillNeed);
+    }
+
+    /// Calls `take` with the file's bytes in order, in pieces of at most `buf.len()` bytes.
+    ///
+    /// # Errors
+    /// What reading gives.
+    pub fn read_through(&self, buf: &mut [u8], mut take: impl FnMut(&[u8])) -> io::Result<u64> {
+        let mut offset = 0;
+        loop {
+            match self.file.read_at(buf, offset) {
+                Ok(0) => return Ok(offset),
+                Ok(n) => {
+                    take(buf.get(..n).unwrap_or_default());
+                    offset += n as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+/// Opening a pipe for reading would wait for a writer.
+fn nonblocking_flag() -> i32 {
+    i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0)
+}
+
+/// The whole of a small file.
+///
+/// # Errors
+/// [`Error::Io`]; [`FaultKind::Length`] when it has more than `limit` bytes.
+pub fn read_small(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let file = StoredFile::open(path)?;
+    let too_long = |found: u64| {
+        Fault::new(
+            FaultKind::Length,
+            format!("at most {limit} bytes"),
+            format!("{found} bytes"),
+        )
+        .in_file(path)
+    };
+    if file.identity.len > limit {
+        return Err(too_long(file.identity.len));
+    }
+    let mut bytes = Vec::new();
+    let read = (&file.file)
+        .take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|source| Error::io(path, "read", source))?;
+    if read as u64 > limit {
+        return Err(too_long(read as u64));
+    }
+    Ok(bytes)
+}
