@@ -20,7 +20,7 @@ use crate::format::manifest::{MAX_MANIFEST_LEN, Manifest, ManifestFault};
 use crate::format::metadata::{Table, Value};
 use crate::format::record::HEADER_LEN;
 use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR};
-use crate::storage::{self, FileInfo, MappedFile, OpenFileLimit, ShardFiles};
+use crate::storage::{self, FileInfo, MappedFile, OpenFileLimit, ShardFiles, StoredFile};
 
 /// A cache opened for reading. Structure is checked; checksums are not, unless
 /// [`Cache::check_file`] is called.
@@ -152,6 +152,28 @@ impl Cache {
                 Err(fault) => Err(fault.in_sample(&self.dir.join(METADATA_FILE), sample)),
             })
             .collect()
+    }
+
+    /// Puts the bytes of `metadata.arrow` from `offset` on into `out` and says how many there are.
+    /// The file is read, not the mapping, so that a failing disk is an error.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`FaultKind::Replaced`] when it is another file than at first.
+    pub fn read_metadata_file(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let path = self.dir.join(METADATA_FILE);
+        let file = StoredFile::open(&path)?;
+        let seen = self.metadata_info.identity;
+        if file.identity() != seen {
+            return Err(storage::replaced(seen, file.identity()).in_file(&path));
+        }
+        let len = seen.len.saturating_sub(offset).min(out.len() as u64);
+        let len = usize::try_from(len).unwrap_or(0);
+        let out = out.get_mut(..len).unwrap_or_default();
+        file.read_exact_at(out, offset).map_err(|source| {
+            let action = format!("read {len} bytes at offset {offset}");
+            Error::io(&path, action, source)
+        })?;
+        Ok(len)
     }
 
     fn index(&self) -> IndexView<'_> {

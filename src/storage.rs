@@ -206,6 +206,18 @@ fn nonblocking_flag() -> i32 {
     i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0)
 }
 
+/// The fault of a file that is another one than it was at first.
+#[must_use]
+pub fn replaced(seen: FileIdentity, found: FileIdentity) -> Fault {
+    let shown = |file: FileIdentity| {
+        format!(
+            "inode {} of device {} with {} bytes",
+            file.inode, file.device, file.len
+        )
+    };
+    Fault::new(FaultKind::Replaced, shown(seen), shown(found))
+}
+
 /// The whole of a small file.
 ///
 /// # Errors
