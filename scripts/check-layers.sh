@@ -18,6 +18,7 @@ only '\bfuser::' 'src/fuse(\.rs|/)' 'only src/fuse may use fuser'
 only '\bclap::|\bindicatif::|\benv_logger::' 'src/cli(\.rs|/)' 'only src/cli may use clap, indicatif and env_logger'
 only '\barrow_[a-z]+::' 'src/format/metadata(\.rs|/)' 'only src/format/metadata may use arrow'
 only '\blz4_flex::' 'src/format/record\.rs' 'only src/format/record.rs may use lz4_flex'
+only '\binfer::' 'src/view/sniff\.rs' 'only src/view/sniff.rs may use infer'
 only '\bmemmap2::' 'src/storage(\.rs|/)' 'only src/storage may map files'
 only '\bunsafe\b *(\{|fn|impl)' 'src/storage(\.rs|/)' 'only src/storage may be unsafe'
 only '\bstd::fs\b' 'src/storage(\.rs|/)|src/fuse/|src/cli(\.rs|/)' 'only src/storage reaches files of caches'
@@ -36,13 +37,14 @@ below() {
     fi
 }
 
-below error format storage cache dataset migrate writer vfs fuse cli
-below format storage cache dataset migrate writer vfs fuse cli
-below storage format cache dataset migrate writer vfs fuse cli
-below cache dataset migrate writer vfs fuse cli
-below dataset migrate writer vfs fuse cli
-below migrate writer vfs fuse cli
-below writer cache dataset migrate vfs fuse cli
+below error format storage cache dataset view migrate writer vfs fuse cli
+below format storage cache dataset view migrate writer vfs fuse cli
+below storage format cache dataset view migrate writer vfs fuse cli
+below cache dataset view migrate writer vfs fuse cli
+below dataset view migrate writer vfs fuse cli
+below view storage migrate writer vfs fuse cli
+below migrate view writer vfs fuse cli
+below writer cache dataset view migrate vfs fuse cli
 below vfs fuse cli
 below fuse cli
 

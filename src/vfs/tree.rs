@@ -6,12 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
 use super::access::Permissions;
-use super::names::{Decimal, NAME_MAX, escape_component, parse_decimal};
+use super::names::{Decimal, parse_decimal};
 use super::node::ControlFile;
 use super::snapshots::Snapshot;
 use super::{Attr, DirEntry, FileKind, Ino, Mounted, Node, SetAttr, StatFs, Ttl, Vfs, VfsError};
 use crate::dataset::Entry;
 use crate::format::{MANIFEST_FILE, METADATA_FILE};
+use crate::view::{NAME_MAX, escape_component};
 
 /// The folders of the root, in listing order.
 const ROOT_ENTRIES: [(&str, Node); 4] = [
