@@ -10,9 +10,14 @@
 use std::fmt;
 
 use super::escape::NAME_MAX;
+use super::sniff::MAX_EXTENSION_LEN;
 
 /// Widest zero padding.
 const MAX_WIDTH: usize = 64;
+/// Longest spelling of an unsigned number without padding, in bytes.
+const NUMBER_LEN: usize = 20;
+/// Longest spelling of a bool, int or float without padding, in bytes.
+const VALUE_LEN: usize = 32;
 /// A template may have this many components.
 const MAX_COMPONENTS: usize = 64;
 
@@ -164,6 +169,23 @@ impl Template {
     #[must_use]
     pub fn has_fixed_depth(&self) -> bool {
         !self.fields().any(|field| field.several)
+    }
+
+    /// Whether no name can be too long unless metadata makes it so.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.components.iter().all(|component| {
+            let lens = component.iter().map(|part| match part {
+                Part::Literal(text) => text.len(),
+                Part::CacheId { width } | Part::SampleId { width } => NUMBER_LEN.max(*width),
+                Part::Field(field) => {
+                    let default = field.default.as_ref().map_or(0, |text| text.len() * 3);
+                    VALUE_LEN.max(field.width).max(default)
+                }
+                Part::Ext => MAX_EXTENSION_LEN + 1,
+                Part::SourceName => NAME_MAX + 1,
+            });
+            lens.sum::<usize>() <= NAME_MAX
+        })
     }
 
     /// Whether it is certain, whatever the metadata, that no two samples get one path: the depth is
