@@ -5,6 +5,7 @@
 
 mod mapped;
 mod publish;
+mod scratch;
 mod shard_files;
 
 use std::fs::{self, File, OpenOptions};
@@ -15,6 +16,7 @@ use std::time::{Duration, SystemTime};
 
 pub use mapped::MappedFile;
 pub use publish::{StagedFile, create_dir_synced, remove_tree, rename_dir_synced, sync_dir};
+pub use scratch::ScratchFile;
 pub use shard_files::{OpenFileLimit, ShardFiles};
 
 use crate::error::{Error, Fault, FaultKind, Result};

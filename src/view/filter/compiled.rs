@@ -88,7 +88,12 @@ impl Compiled {
 }
 
 fn bind(expr: &Expr, schema: &[crate::format::metadata::Field]) -> Result<Node, SyntaxError> {
-    let each = |terms: &[Expr]| terms.iter().map(|term| bind(term, schema)).collect::<Result<_, _>>();
+    let each = |terms: &[Expr]| {
+        terms
+            .iter()
+            .map(|term| bind(term, schema))
+            .collect::<Result<_, _>>()
+    };
     Ok(match expr {
         Expr::Any(terms) => Node::Any(each(terms)?),
         Expr::All(terms) => Node::All(each(terms)?),
