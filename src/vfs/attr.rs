@@ -115,6 +115,10 @@ pub enum VfsError {
     Damaged(Arc<Error>),
     /// An operation of a control file failed; the errno that stopped it, when it has one.
     Failed(Arc<Error>),
+    /// The node has no extended attribute of this name.
+    NoAttribute,
+    /// The mount does not do this; it need not be asked again.
+    Unsupported,
     /// A virtual file was replaced since it was looked up.
     Stale,
 }
