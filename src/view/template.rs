@@ -171,6 +171,15 @@ impl Template {
         !self.fields().any(|field| field.several)
     }
 
+    /// Whether every path starts with the component `name`.
+    #[must_use]
+    pub fn starts_with(&self, name: &str) -> bool {
+        matches!(
+            self.components.first().map(Vec::as_slice),
+            Some([Part::Literal(text)]) if text == name
+        )
+    }
+
     /// Whether no name can be too long unless metadata makes it so.
     pub(super) fn is_bounded(&self) -> bool {
         self.components.iter().all(|component| {

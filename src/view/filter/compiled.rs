@@ -18,13 +18,13 @@ enum Node {
     All(Vec<Node>),
     Not(Box<Node>),
     Constant(bool),
-    Compare(Source, Comparison, Operand),
-    In(Source, Vec<Operand>),
+    Compare(Origin, Comparison, Operand),
+    In(Origin, Vec<Operand>),
 }
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug)]
-enum Source {
+enum Origin {
     Column(usize),
     CacheId,
     SampleId,
@@ -133,17 +133,17 @@ fn bind(expr: &Expr, schema: &[crate::format::metadata::Field]) -> Result<Node, 
 fn resolve(
     field: &Field,
     schema: &[crate::format::metadata::Field],
-) -> Result<(Source, FieldKind), SyntaxError> {
+) -> Result<(Origin, FieldKind), SyntaxError> {
     match field.name.as_str() {
         _ if field.quoted => {}
-        "cache_id" => return Ok((Source::CacheId, FieldKind::Int)),
-        "sample_id" => return Ok((Source::SampleId, FieldKind::Int)),
-        "source_name" => return Ok((Source::SourceName, FieldKind::String)),
+        "cache_id" => return Ok((Origin::CacheId, FieldKind::Int)),
+        "sample_id" => return Ok((Origin::SampleId, FieldKind::Int)),
+        "source_name" => return Ok((Origin::SourceName, FieldKind::String)),
         _ => {}
     }
     let column = schema.iter().position(|known| known.name == field.name);
     match column.and_then(|column| Some((column, schema.get(column)?))) {
-        Some((column, known)) => Ok((Source::Column(column), known.kind)),
+        Some((column, known)) => Ok((Origin::Column(column), known.kind)),
         None => Err(SyntaxError::new(
             field.at,
             super::super::bound::known_fields(schema),
@@ -215,7 +215,6 @@ impl Number {
 }
 
 /// The nearest float.
-#[allow(clippy::cast_precision_loss)]
 fn float_of(int: i128) -> f64 {
     int as f64
 }
@@ -258,12 +257,12 @@ fn holds(node: &Node, row: &Row<'_>, ids: Ids<'_>) -> bool {
 }
 
 /// The value, unless it is a null or the mapped bytes no longer hold one.
-fn found<'a>(source: Source, row: &Row<'a>, ids: Ids<'a>) -> Option<Found<'a>> {
+fn found<'a>(source: Origin, row: &Row<'a>, ids: Ids<'a>) -> Option<Found<'a>> {
     Some(match source {
-        Source::CacheId => Found::Int(ids.cache_id.into()),
-        Source::SampleId => Found::Int(ids.sample.into()),
-        Source::SourceName => Found::Text(ids.source_name),
-        Source::Column(column) => match row.value(column).ok()?? {
+        Origin::CacheId => Found::Int(ids.cache_id.into()),
+        Origin::SampleId => Found::Int(ids.sample.into()),
+        Origin::SourceName => Found::Text(ids.source_name),
+        Origin::Column(column) => match row.value(column).ok()?? {
             ValueRef::Bool(value) => Found::Bool(value),
             ValueRef::Int(value) => Found::Int(value.into()),
             ValueRef::Float(value) => Found::Float(value),
