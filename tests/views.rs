@@ -1,5 +1,12 @@
 //! Views without a mount: names, folders, files over all samples, attributes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
 #[path = "common/tiny_views.rs"]
 mod tiny_views;
 
