@@ -3,6 +3,7 @@
 //! Positioned reads of named files, small whole files, mapped files, and (in `publish`) the one way
 //! in which a file appears under its final name. The seam for caches that lie elsewhere.
 
+mod guard;
 mod mapped;
 mod publish;
 mod shard_files;
