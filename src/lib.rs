@@ -7,3 +7,4 @@ pub mod error;
 pub mod format;
 pub mod storage;
 pub mod vfs;
+pub mod writer;

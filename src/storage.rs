@@ -15,7 +15,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 pub use mapped::MappedFile;
-pub use publish::{StagedFile, create_dir_synced, remove_tree, rename_dir_synced, sync_dir};
+pub use publish::{
+    DirLock, StagedFile, already_there, create_dir_synced, create_dirs_synced, remove_empty_dir,
+    remove_tree, rename_dir_synced, sync_dir,
+};
 pub use shard_files::{OpenFileLimit, ShardFiles};
 
 use crate::error::{Error, Fault, FaultKind, Result};
