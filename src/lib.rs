@@ -5,5 +5,6 @@ pub mod cli;
 pub mod dataset;
 pub mod error;
 pub mod format;
+pub mod migrate;
 pub mod storage;
 pub mod vfs;

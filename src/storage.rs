@@ -14,7 +14,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 pub use mapped::MappedFile;
-pub use publish::{StagedFile, create_dir_synced, remove_tree, rename_dir_synced, sync_dir};
+pub use publish::{
+    Replaced, StagedFile, Step, StepHook, check_replaceable, create_dir_synced, remove_tree,
+    rename_dir_synced, replace_file, sync_dir, sync_folder_of, test_step,
+};
 pub use shard_files::{OpenFileLimit, ShardFiles};
 
 use crate::error::{Error, Fault, FaultKind, Result};
