@@ -8,3 +8,4 @@ pub mod format;
 pub mod migrate;
 pub mod storage;
 pub mod vfs;
+pub mod writer;
