@@ -50,7 +50,7 @@ impl Cache {
     /// [`Error::Incomplete`] without a manifest, [`Error::UnsupportedVersion`], [`Error::Damaged`]
     /// naming the file, or [`Error::Io`].
     pub fn open(dir: &Path, limit: &Arc<OpenFileLimit>) -> Result<Self> {
-        let (manifest, manifest_bytes) = read_manifest(dir)?;
+        let (manifest, manifest_bytes) = Self::read_manifest(dir)?;
         let shards = open_shards(dir, &manifest, limit)?;
         let index = MappedFile::open(&dir.join(INDEX_FILE))?;
         check_index(&dir.join(INDEX_FILE), index.as_ref(), &manifest)?;
@@ -92,6 +92,30 @@ impl Cache {
                 .map_err(|fault| fault.in_file(&self.dir.join(name)))?;
         }
         Ok(())
+    }
+
+    /// Reads and checks the manifest of the cache in folder `dir`, and nothing else; also gives its
+    /// bytes.
+    ///
+    /// # Errors
+    /// As [`Cache::open`].
+    pub fn read_manifest(dir: &Path) -> Result<(Manifest, Vec<u8>)> {
+        let path = dir.join(MANIFEST_FILE);
+        let bytes = match storage::read_small(&path, MAX_MANIFEST_LEN) {
+            Err(Error::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound && storage::exists(dir) =>
+            {
+                return Err(Error::Incomplete {
+                    cache: dir.to_path_buf(),
+                });
+            }
+            other => other?,
+        };
+        match Manifest::parse(&bytes) {
+            Ok(manifest) => Ok((manifest, bytes)),
+            Err(ManifestFault::Version(found)) => Err(Error::UnsupportedVersion { path, found }),
+            Err(ManifestFault::Fault(fault)) => Err(fault.in_file(&path)),
+        }
     }
 
     /// The folder, as it was given.
@@ -238,25 +262,6 @@ impl Cache {
             sample,
             count: self.sample_count(),
         }
-    }
-}
-
-fn read_manifest(dir: &Path) -> Result<(Manifest, Vec<u8>)> {
-    let path = dir.join(MANIFEST_FILE);
-    let bytes = match storage::read_small(&path, MAX_MANIFEST_LEN) {
-        Err(Error::Io { source, .. })
-            if source.kind() == std::io::ErrorKind::NotFound && storage::exists(dir) =>
-        {
-            return Err(Error::Incomplete {
-                cache: dir.to_path_buf(),
-            });
-        }
-        other => other?,
-    };
-    match Manifest::parse(&bytes) {
-        Ok(manifest) => Ok((manifest, bytes)),
-        Err(ManifestFault::Version(found)) => Err(Error::UnsupportedVersion { path, found }),
-        Err(ManifestFault::Fault(fault)) => Err(fault.in_file(&path)),
     }
 }
 

@@ -6,6 +6,7 @@ pub mod dataset;
 pub mod error;
 pub mod format;
 pub mod fuse;
+pub mod migrate;
 pub mod storage;
 pub mod vfs;
 pub mod writer;

@@ -107,7 +107,10 @@ fn serve(config: &MountConfig) -> Result<()> {
     let pid = std::process::id();
     notify_manager(&format!("READY=1\nMAINPID={pid}\n"));
     log::info!("{shown}: mounted (process {pid})");
-    let end = session.wait(|| notify_manager("STOPPING=1\n"))?;
+    let end = session.wait(|| {
+        notify_manager("STOPPING=1\n");
+        vfs.stop_migration();
+    })?;
     log::info!("{shown}: {end}");
     Ok(())
 }

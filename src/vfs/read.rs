@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::node::ControlFile;
 use super::payloads::{Found, Payload, PayloadError, Sizes};
 use super::{Ino, Mounted, Node, Vfs, VfsError};
 use crate::cache::Record;
@@ -35,6 +36,13 @@ impl Vfs {
                 offset,
                 out,
             )),
+            Node::Migrated(slot) => {
+                let migrated = self.mounted(slot)?.migrated.load_full();
+                Ok(copy_from(&migrated.ok_or(VfsError::NotFound)?, offset, out))
+            }
+            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => {
+                Ok(copy_from(&self.migration.result().0, offset, out))
+            }
             Node::Metadata(slot) => self
                 .mounted(slot)?
                 .cache()

@@ -47,7 +47,7 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
         umask: config.umask.map(u32::from),
         cache_memory: config.cache_memory,
     };
-    Vfs::new(&dataset, options)
+    Vfs::new(dataset, options)
 }
 
 /// Compares all checksums, with a bar when somebody is watching.
