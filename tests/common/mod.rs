@@ -19,6 +19,7 @@ pub mod fixture;
 pub mod golden;
 pub mod json;
 pub mod lz4;
+pub mod mount;
 pub mod mutate;
 pub mod test_cache;
 
