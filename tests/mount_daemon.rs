@@ -69,7 +69,7 @@ fn unmount(point: &Path, lazily: bool) {
     let flags = if lazily { "-uz" } else { "-u" };
     let mut said = String::new();
     // Busy for a moment when another test's child, between fork and exec, has our open folder.
-    let unmounted = within(LIMIT, || {
+    let unmounted = within(|| {
         let mut command = Command::new("fusermount3");
         command.args([flags, "--"]).arg(point);
         let output = finish(command.stderr(Stdio::piped()));
