@@ -1,6 +1,7 @@
 //! What the commands share: exit codes, logging, sizes.
 
 pub mod mount;
+pub mod demo;
 pub mod tool;
 
 use std::fs::OpenOptions;

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use super::demo;
+
 /// Make, check and explain DatasetRT caches.
 #[derive(Debug, Parser)]
 #[command(name = "datasetrt", version, about, disable_help_subcommand = true)]
@@ -13,11 +15,14 @@ struct Tool {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Demo(demo::Args),
+}
 
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
 #[must_use]
 pub fn main() -> ExitCode {
-    let tool = Tool::parse();
-    match tool.command {}
+    match Tool::parse().command {
+        Command::Demo(args) => args.run(),
+    }
 }
