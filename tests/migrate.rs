@@ -1,0 +1,16 @@
+//! Migration of manifests: the library, `datasetrt migrate`, and the examples of docs/migration.md.
+
+#[path = "common/v2.rs"]
+mod v2;
+
+#[path = "migrate/files.rs"]
+mod files;
+
+#[path = "migrate/library.rs"]
+mod library;
+
+#[path = "migrate/refusals.rs"]
+mod refusals;
+
+#[path = "migrate/golden.rs"]
+mod golden;
