@@ -1,6 +1,7 @@
 //! One cache whose structure has been checked: manifest, metadata rows, index rows and shard
 //! lengths agree. Payloads are read and checked sample by sample ([`Cache::with_record`]).
 
+mod gates;
 mod record;
 mod validate;
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use gates::Gates;
 pub use record::Record;
 pub use validate::{DecodedSums, FileCheck};
 
@@ -35,6 +37,8 @@ pub struct Cache {
     metadata: MappedFile,
     dir_info: FileInfo,
     shards: ShardFiles,
+    /// Present when shards are to be hashed before they are served.
+    gates: Option<Gates>,
 }
 
 impl Cache {
@@ -62,9 +66,22 @@ impl Cache {
             index,
             metadata,
             shards,
+            gates: None,
         };
         cache.intact()?;
         Ok(cache)
+    }
+
+    /// From now on hashes each shard once, before anything of it is given out.
+    pub fn check_shards_on_access(&mut self) {
+        self.gates = Some(Gates::new(self.manifest.shards.len()));
+    }
+
+    /// How many shards were hashed and found right before they were served; `None` unless
+    /// [`Cache::check_shards_on_access`] was asked for.
+    #[must_use]
+    pub fn shards_checked_on_access(&self) -> Option<usize> {
+        self.gates.as_ref().map(Gates::opened)
     }
 
     /// Whether the mapped files still were whole at the last access. Asked after each use of them

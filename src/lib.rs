@@ -5,6 +5,7 @@ pub mod cli;
 pub mod dataset;
 pub mod error;
 pub mod format;
+pub mod fuse;
 pub mod migrate;
 pub mod storage;
 pub mod vfs;
