@@ -1,5 +1,7 @@
 //! What the commands share: exit codes, logging, sizes.
 
+pub mod cache_list;
+pub mod migrate;
 pub mod mount;
 pub mod tool;
 

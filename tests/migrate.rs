@@ -1,4 +1,10 @@
 //! Migration of manifests: the library, `datasetrt migrate`, and the examples of docs/migration.md.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 #[path = "common/v2.rs"]
 mod v2;

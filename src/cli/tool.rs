@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use super::{Verbosity, migrate, start_logging};
+
 /// Make, check and explain DatasetRT caches.
 #[derive(Debug, Parser)]
 #[command(name = "datasetrt", version, about, disable_help_subcommand = true)]
@@ -13,11 +15,17 @@ struct Tool {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Migrate(migrate::Args),
+}
 
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
 #[must_use]
 pub fn main() -> ExitCode {
     let tool = Tool::parse();
-    match tool.command {}
+    // Only a log file can fail to open.
+    let _ = start_logging("datasetrt", Verbosity::default(), None);
+    match tool.command {
+        Command::Migrate(args) => args.run(),
+    }
 }
