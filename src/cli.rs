@@ -1,7 +1,9 @@
 //! What the commands share: exit codes, logging, sizes.
 
-pub mod mount;
+pub mod cache_list;
 pub mod demo;
+pub mod migrate;
+pub mod mount;
 pub mod tool;
 
 use std::fs::OpenOptions;

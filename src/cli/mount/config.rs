@@ -1,8 +1,5 @@
 //! What the command line means: absolute paths, the list of caches, resolved choices.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
 
 use clap::CommandFactory;
@@ -10,6 +7,7 @@ use clap::error::ErrorKind;
 
 use super::args::{Args, Validate};
 use crate::cli::Verbosity;
+use crate::cli::cache_list::read_list;
 use crate::error::{Error, Result};
 
 /// One mount as asked for.
@@ -121,18 +119,6 @@ impl MountConfig {
 
 fn usage(text: &str) -> Wrong {
     Wrong::Usage(Args::command().error(ErrorKind::MissingRequiredArgument, text))
-}
-
-/// One path a line, any bytes; empty lines do not count.
-fn read_list(list: &Path) -> Result<Vec<PathBuf>> {
-    let bytes =
-        fs::read(list).map_err(|source| Error::io(list, "read the list of caches", source))?;
-    let lines = bytes
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty());
-    Ok(lines
-        .map(|line| PathBuf::from(OsStr::from_bytes(line)))
-        .collect())
 }
 
 fn absolute_all(paths: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
