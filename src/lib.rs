@@ -6,4 +6,5 @@ pub mod dataset;
 pub mod error;
 pub mod format;
 pub mod storage;
+pub mod verify;
 pub mod vfs;
