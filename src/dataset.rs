@@ -22,8 +22,19 @@ pub struct Entry {
     pub cache_id: u64,
     /// The cache.
     pub cache: Arc<Cache>,
-    /// Whether every checksum was found right when the list was opened.
-    pub validated: bool,
+    /// Which of its checksums were compared when the list was opened.
+    pub validated: Validated,
+}
+
+/// How far the checksums of a cache have been compared.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Validated {
+    /// Not at all: its structure was checked.
+    Structure,
+    /// Those of metadata.arrow and index.bin; each shard's is, before it is first served.
+    OnAccess,
+    /// All.
+    Checksums,
 }
 
 /// A list of caches, each opened and with an identity of its own.
@@ -104,7 +115,7 @@ pub(crate) fn open_each(paths: &[PathBuf]) -> Vec<Result<Entry>> {
                 position,
                 cache_id: cache.manifest().cache_id.unwrap_or(position as u64),
                 cache: Arc::new(cache),
-                validated: false,
+                validated: Validated::Structure,
             })
         })
         .collect()

@@ -5,6 +5,8 @@ pub mod cli;
 pub mod dataset;
 pub mod error;
 pub mod format;
+pub mod fuse;
 pub mod storage;
 pub mod verify;
 pub mod vfs;
+pub mod writer;

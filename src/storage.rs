@@ -3,6 +3,7 @@
 //! Positioned reads of named files, small whole files, mapped files, and (in `publish`) the one way
 //! in which a file appears under its final name. The seam for caches that lie elsewhere.
 
+mod guard;
 mod mapped;
 mod publish;
 mod shard_files;
@@ -14,7 +15,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 pub use mapped::MappedFile;
-pub use publish::{StagedFile, create_dir_synced, remove_tree, rename_dir_synced, sync_dir};
+pub use publish::{
+    DirLock, StagedFile, already_there, create_dir_synced, create_dirs_synced, remove_empty_dir,
+    remove_tree, rename_dir_synced, sync_dir,
+};
 pub use shard_files::{OpenFileLimit, ShardFiles};
 
 use crate::error::{Error, Fault, FaultKind, Result};

@@ -143,6 +143,10 @@ impl Cache {
                 .map_err(|fault| fault.in_sample(&self.dir.join(super::METADATA_FILE), sample))?;
             let layout = self.read_head(sample, row, shard, &file, scratch, wanted)?;
             self.compare_envelope(sample, row, shard, &file, scratch, layout)?;
+            self.intact()?;
+            if let Some(gates) = &self.gates {
+                gates.pass(self, shard)?;
+            }
             let payload_at = usize::try_from(layout.payload_offset - row.offset).unwrap_or(0);
             let mut record = Record {
                 cache: self,

@@ -31,7 +31,7 @@ impl Cache {
         shards
             .map(|(n, shard)| (FileCheck::Shard(n), shard.byte_len))
             .chain([
-                (FileCheck::Metadata, self.metadata_info.identity.len),
+                (FileCheck::Metadata, self.metadata.identity().len),
                 (FileCheck::Index, self.index_info().identity.len),
             ])
     }

@@ -39,7 +39,10 @@ impl Vfs {
                 .mounted(slot)?
                 .cache()
                 .read_metadata_file(offset, out)
-                .map_err(|error| VfsError::Damaged(Arc::new(error))),
+                .map_err(|error| {
+                    log::error!("{}", error.chain());
+                    VfsError::Damaged(Arc::new(error))
+                }),
             Node::Snapshot(number) => {
                 let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
                 Ok(copy_from(&snapshot.text, offset, out))

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::Vfs;
 use super::counters::Request;
+use crate::dataset::Validated;
 
 impl Vfs {
     /// JSON, described in docs/semantics.md.
@@ -21,7 +22,13 @@ impl Vfs {
                     "format_version": cache.manifest().version.number(),
                     "samples": cache.sample_count(),
                     "decoded_bytes": cache.manifest().decoded_len(),
-                    "validation": if mounted.entry.validated { "checksums" } else { "structure" },
+                    "validation": match mounted.entry.validated {
+                        Validated::Structure => "structure",
+                        Validated::OnAccess => "access",
+                        Validated::Checksums => "checksums",
+                    },
+                    "shards": cache.manifest().shards.len(),
+                    "shards_checked_on_access": cache.shards_checked_on_access(),
                     "damaged": self.damage.count(mounted.slot()),
                 })
             })
