@@ -1,7 +1,9 @@
 //! What the commands share: exit codes, logging, sizes.
 
 pub mod mount;
+mod output;
 pub mod tool;
+pub mod verify;
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};

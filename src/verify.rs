@@ -45,6 +45,7 @@ pub struct Options {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct CacheSummary {
     /// The folder, as it was given.
+    #[serde(serialize_with = "finding::as_text")]
     pub cache: PathBuf,
     /// Its identity in this list, when it could be opened.
     pub cache_id: Option<u64>,

@@ -4,20 +4,33 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use super::verify::{self, VerifyArgs};
+use super::{Verbosity, refuse, start_logging};
+
+/// The name that messages start with.
+pub(super) const PROGRAM: &str = "datasetrt";
+
 /// Make, check and explain DatasetRT caches.
 #[derive(Debug, Parser)]
-#[command(name = "datasetrt", version, about, disable_help_subcommand = true)]
+#[command(name = PROGRAM, version, disable_help_subcommand = true)]
 struct Tool {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Verify(VerifyArgs),
+}
 
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
 #[must_use]
 pub fn main() -> ExitCode {
     let tool = Tool::parse();
-    match tool.command {}
+    if let Err(error) = start_logging(PROGRAM, Verbosity::default(), None) {
+        return refuse(PROGRAM, &format!("cannot start the log: {error}"), false);
+    }
+    match tool.command {
+        Command::Verify(args) => verify::run(&args),
+    }
 }

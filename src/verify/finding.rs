@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::cache::Cache;
 use crate::error::{Error, Fault, FaultKind};
@@ -122,12 +122,14 @@ pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
     /// The cache's folder, as it was given.
+    #[serde(serialize_with = "as_text")]
     pub cache: PathBuf,
     /// The cache's identity, when it could be opened.
     pub cache_id: Option<u64>,
     /// The sample concerned, when it is one sample.
     pub sample: Option<u64>,
     /// The file concerned.
+    #[serde(serialize_with = "as_text")]
     pub file: PathBuf,
     /// Byte offset in that file where the broken thing starts, when there is one.
     pub offset: Option<u64>,
@@ -137,6 +139,11 @@ pub struct Finding {
     pub expected: String,
     /// What is there instead.
     pub found: String,
+}
+
+/// JSON has no other spelling for a path that is not UTF-8.
+pub(super) fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
 }
 
 /// The cache that findings are about.
