@@ -232,8 +232,32 @@ impl Cache {
         Ok(len)
     }
 
-    fn index(&self) -> IndexView<'_> {
+    /// The rows of `index.bin` as they are now. They were checked when the cache was opened; the
+    /// file may have changed under the mapping since.
+    #[must_use]
+    pub fn index(&self) -> IndexView<'_> {
         IndexView::new(self.index.as_ref())
+    }
+
+    /// Path of the shard at position `shard` of the manifest's list; empty when there is none.
+    #[must_use]
+    pub fn shard_path(&self, shard: usize) -> PathBuf {
+        self.shards.path(shard)
+    }
+
+    /// Puts the usual JSON spelling of the sample's row of `metadata.arrow` into `out`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] for a null, or when the file was changed in
+    /// place.
+    pub fn metadata_json(&self, sample: u64, out: &mut Vec<u8>) -> Result<()> {
+        if sample >= self.sample_count() {
+            return Err(self.no_such_sample(sample));
+        }
+        self.envelope
+            .write_row(&self.table, sample, out)
+            .map_err(|fault| fault.in_sample(&self.dir.join(METADATA_FILE), sample))?;
+        self.intact()
     }
 
     /// The index row of `sample`, checked again: the file may have changed under the mapping.

@@ -4,7 +4,9 @@ pub mod cache_list;
 pub mod demo;
 pub mod migrate;
 pub mod mount;
+mod output;
 pub mod tool;
+pub mod verify;
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
