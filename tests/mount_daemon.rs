@@ -29,7 +29,6 @@ use rustix::process::{Signal, geteuid, kill_process};
 const EROFS: i32 = 30;
 const EIO: i32 = 5;
 const EINVAL: i32 = 22;
-const EACCES: i32 = 13;
 
 struct Place {
     folder: tempfile::TempDir,
@@ -66,15 +65,23 @@ fn assert_ready(output: &Output) {
     assert!(output.status.success(), "{}", text(output));
 }
 
+/// Unmounts as a user does. It is tried again while the kernel says busy: programs started by tests
+/// beside this one hold its descriptors until they run.
 fn unmount(point: &Path, lazily: bool) {
     let flags = if lazily { "-uz" } else { "-u" };
-    let output = finish(
-        Command::new("fusermount3")
-            .args([flags, "--"])
-            .arg(point)
-            .stderr(Stdio::piped()),
-    );
-    assert!(output.status.success(), "{}", text(&output));
+    let mut said = String::new();
+    let done = within(|| {
+        let output = finish(
+            Command::new("fusermount3")
+                .args([flags, "--"])
+                .arg(point)
+                .stderr(Stdio::piped()),
+        );
+        said = text(&output);
+        assert!(output.status.success() || said.contains("busy"), "{said}");
+        output.status.success()
+    });
+    assert!(done, "{said}");
 }
 
 #[test]
@@ -204,10 +211,8 @@ fn a_failed_start_says_why_and_leaves_nothing() {
             })
             .collect();
         assert!(said[0].contains(cause), "{said:?}");
-        assert!(
-            said[0].contains(guard.point.file_name().unwrap().to_str().unwrap()),
-            "{said:?}"
-        );
+        let resolved = fs::canonicalize(&guard.point).unwrap_or(guard.point.clone());
+        assert!(said[0].contains(resolved.to_str().unwrap()), "{said:?}");
         assert_eq!(said[0], said[1]);
         assert!(guard.is_gone());
     }
@@ -369,13 +374,17 @@ fn others_come_in_by_the_mode_bits_where_root_lets_them() {
             .stdout(Stdio::piped()),
     );
     assert_eq!(read.stdout, place.tiny.payload);
-    let script = "import os,sys\ntry: os.open(sys.argv[1], os.O_WRONLY)\nexcept OSError as e: sys.exit(e.errno)";
-    let write = finish(
-        as_user(folder, "python3")
-            .args(["-c", script])
-            .arg(guard.point.join(".control/migrate")),
+    let mut shell = as_user(folder, "sh");
+    shell
+        .args(["-c", "echo 3 > \"$0\""])
+        .arg(guard.point.join(".control/migrate"))
+        .stderr(Stdio::piped());
+    let write = finish(&mut shell);
+    assert!(
+        text(&write).contains("Permission denied"),
+        "{}",
+        text(&write)
     );
-    assert_eq!(write.status.code(), Some(EACCES));
 }
 
 #[test]

@@ -104,7 +104,14 @@ pub fn as_user(folder: &Path, program: &str) -> Command {
     if program == "datasetrt-mount" {
         let copy = folder.join(program);
         if !copy.exists() {
-            fs::copy(env!("CARGO_BIN_EXE_datasetrt-mount"), &copy).unwrap();
+            // Not by this process: a program started meanwhile by another thread would hold the
+            // copy open for writing, and it could not be run.
+            let copied = Command::new("cp")
+                .arg(env!("CARGO_BIN_EXE_datasetrt-mount"))
+                .arg(&copy)
+                .status()
+                .unwrap();
+            assert!(copied.success());
             fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
         }
         command.arg(copy);
@@ -268,7 +275,7 @@ fn escape(path: &OsStr) -> Vec<u8> {
     let mut escaped = Vec::new();
     for byte in path.as_bytes() {
         match byte {
-            b' ' | b'\t' | b'\n' | b'\\' | b'#' => escaped.extend(format!("\\{byte:03o}").bytes()),
+            b' ' | b'\t' | b'\n' | b'\\' => escaped.extend(format!("\\{byte:03o}").bytes()),
             _ => escaped.push(*byte),
         }
     }
