@@ -3,37 +3,30 @@
 //! `open` and `flush` answer ENOSYS, so for the life of the mount the kernel sends no OPEN, FLUSH or
 //! RELEASE and keeps pages. Inode numbers are computed, never stored, so `forget` has nothing to do.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
-    Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
-    OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents,
+    PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::errno::{Call, report};
-use crate::vfs::{Attr, FileKind, Ino, SetAttr, Ttl, Vfs, VfsError};
-
-/// Longer than any mount lives, and far from the overflow of the kernel's clock.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+use super::convert::{FOREVER, NO_ENTRY, file_attr, file_type, ttl};
+use super::guard::Guarded;
+use crate::vfs::{Attr, Ino, SetAttr, Vfs, VfsError};
 
 /// A read buffer that grew beyond this is given back; the kernel asks for at most 1 MiB as a rule.
 const KEPT_BUFFER: usize = 2 << 20;
 
 /// Background requests (readahead) in flight; the default of 16 starves many readers.
 const MAX_BACKGROUND: u16 = 64;
-
-/// What `st_blksize` says. Larger values make `cp` and `cat` allocate more and gain nothing here.
-const BLOCK_SIZE: u32 = 4096;
 
 /// Switched on one by one: a kernel that lacks one gets the rest. `ATOMIC_O_TRUNC` is left out, so
 /// that truncation of a control file comes as a setattr; `open` is never sent.
@@ -45,100 +38,20 @@ const CAPABILITIES: [InitFlags; 5] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
 ];
 
-/// An entry with inode 0: the kernel remembers that the name does not exist.
-const NO_ENTRY: FileAttr = FileAttr {
-    ino: INodeNo(0),
-    size: 0,
-    blocks: 0,
-    atime: SystemTime::UNIX_EPOCH,
-    mtime: SystemTime::UNIX_EPOCH,
-    ctime: SystemTime::UNIX_EPOCH,
-    crtime: SystemTime::UNIX_EPOCH,
-    kind: FileType::RegularFile,
-    perm: 0,
-    nlink: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-    blksize: BLOCK_SIZE,
-    flags: 0,
-};
-
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Serves one [`Vfs`] to the kernel.
 pub(super) struct Adapter {
-    vfs: Arc<Vfs>,
+    vfs: Guarded,
 }
 
 impl Adapter {
     pub(super) fn new(vfs: Arc<Vfs>) -> Self {
-        Self { vfs }
-    }
-
-    /// Runs one request. fuser has no panic guard: a panic that got through would end the event
-    /// thread for good and leave a mount that answers nobody.
-    fn answer<T>(
-        &self,
-        name: &'static str,
-        ino: INodeNo,
-        serve: impl FnOnce(&Vfs) -> Result<T, VfsError>,
-    ) -> Result<T, Errno> {
-        let call = Call { name, ino };
-        match catch_unwind(AssertUnwindSafe(|| serve(&self.vfs))) {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(report(call, &error)),
-            Err(panic) => {
-                self.vfs.note_panic();
-                log::error!("{call}: internal error: {}", panic_text(panic.as_ref()));
-                Err(Errno::EIO)
-            }
+        Self {
+            vfs: Guarded::new(vfs),
         }
-    }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("panic without a message")
-}
-
-fn ttl(ttl: Ttl) -> Duration {
-    match ttl {
-        Ttl::Forever => FOREVER,
-        Ttl::Never => Duration::ZERO,
-    }
-}
-
-fn file_type(kind: FileKind) -> FileType {
-    match kind {
-        FileKind::File => FileType::RegularFile,
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-    }
-}
-
-fn file_attr(attr: &Attr) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attr.ino.0),
-        size: attr.size,
-        blocks: attr.size.div_ceil(512),
-        atime: attr.mtime,
-        mtime: attr.mtime,
-        ctime: attr.mtime,
-        crtime: attr.mtime,
-        kind: file_type(attr.kind),
-        perm: attr.perm,
-        nlink: attr.nlink,
-        uid: attr.uid,
-        gid: attr.gid,
-        rdev: 0,
-        blksize: BLOCK_SIZE,
-        flags: 0,
     }
 }
 
@@ -163,7 +76,7 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let answer = self.answer("lookup", parent, |vfs| {
+        let answer = self.vfs.answer("lookup", parent, |vfs| {
             let dir = Ino(parent.0);
             match vfs.lookup(dir, name) {
                 Ok(attr) => Ok(Some(attr)),
@@ -182,7 +95,8 @@ impl Filesystem for Adapter {
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         send_attr(
-            self.answer("getattr", ino, |vfs| vfs.getattr(Ino(ino.0))),
+            self.vfs
+                .answer("getattr", ino, |vfs| vfs.getattr(Ino(ino.0))),
             reply,
         );
     }
@@ -213,13 +127,17 @@ impl Filesystem for Adapter {
             times: atime.is_some() || mtime.is_some(),
         };
         send_attr(
-            self.answer("setattr", ino, |vfs| vfs.setattr(Ino(ino.0), change)),
+            self.vfs
+                .answer("setattr", ino, |vfs| vfs.setattr(Ino(ino.0), change)),
             reply,
         );
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.answer("readlink", ino, |vfs| vfs.readlink(Ino(ino.0))) {
+        match self
+            .vfs
+            .answer("readlink", ino, |vfs| vfs.readlink(Ino(ino.0)))
+        {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(errno),
         }
@@ -294,7 +212,7 @@ impl Filesystem for Adapter {
         buffer.clear();
         // The whole of what was asked for, or an error: a short reply inside the file would make
         // the kernel shrink the file for everybody.
-        match self.answer("read", ino, |vfs| {
+        match self.vfs.answer("read", ino, |vfs| {
             vfs.read(Ino(ino.0), offset, size, &mut buffer)
         }) {
             Ok(()) => reply.data(&buffer),
@@ -317,7 +235,10 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.answer("write", ino, |vfs| vfs.write(Ino(ino.0), offset, data)) {
+        match self
+            .vfs
+            .answer("write", ino, |vfs| vfs.write(Ino(ino.0), offset, data))
+        {
             Ok(written) => reply.written(written),
             Err(errno) => reply.error(errno),
         }
@@ -356,7 +277,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let answer = self.answer("readdir", ino, |vfs| {
+        let answer = self.vfs.answer("readdir", ino, |vfs| {
             vfs.readdir(Ino(ino.0), offset, &mut |entry| {
                 !reply.add(
                     INodeNo(entry.ino.0),
@@ -380,7 +301,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let answer = self.answer("readdirplus", ino, |vfs| {
+        let answer = self.vfs.answer("readdirplus", ino, |vfs| {
             vfs.readdir(Ino(ino.0), offset, &mut |entry| {
                 let attr = vfs.entry_attr(entry.ino);
                 !reply.add(
@@ -408,7 +329,7 @@ impl Filesystem for Adapter {
     }
 
     fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        match self.answer("statfs", ino, |vfs| Ok(vfs.statfs())) {
+        match self.vfs.answer("statfs", ino, |vfs| Ok(vfs.statfs())) {
             Ok(s) => reply.statfs(
                 s.blocks,
                 0,
