@@ -108,7 +108,14 @@ pub fn as_user(folder: &Path, program: &str) -> Command {
     if program == "datasetrt-mount" {
         let copy = folder.join(program);
         if !copy.exists() {
-            fs::copy(env!("CARGO_BIN_EXE_datasetrt-mount"), &copy).unwrap();
+            // Not by this process: a program started meanwhile by another thread would hold the
+            // copy open for writing, and it could not be run.
+            let copied = Command::new("cp")
+                .arg(env!("CARGO_BIN_EXE_datasetrt-mount"))
+                .arg(&copy)
+                .status()
+                .unwrap();
+            assert!(copied.success());
             fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
         }
         command.arg(copy);
