@@ -32,7 +32,7 @@ impl Tiny {
     /// Makes the cache inside `folder`.
     pub fn make(folder: &Path) -> Self {
         let cache = folder.join("cache");
-        Fixture::new()
+        let _ = Fixture::new()
             .v2()
             .payloads([b"hello\n", b"other\n"])
             .write(&cache);
