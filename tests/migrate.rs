@@ -20,3 +20,6 @@ mod refusals;
 
 #[path = "migrate/golden.rs"]
 mod golden;
+
+#[path = "migrate/cli.rs"]
+mod cli;
