@@ -23,3 +23,6 @@ mod golden;
 
 #[path = "migrate/cli.rs"]
 mod cli;
+
+#[path = "migrate/docs.rs"]
+mod docs;
