@@ -36,15 +36,16 @@ below() {
     fi
 }
 
-below error format storage cache dataset migrate writer vfs fuse cli
-below format storage cache dataset migrate writer vfs fuse cli
-below storage format cache dataset migrate writer vfs fuse cli
-below cache dataset migrate writer vfs fuse cli
-below dataset migrate writer vfs fuse cli
-below migrate writer vfs fuse cli
-below writer cache dataset migrate vfs fuse cli
-below vfs fuse cli
-below fuse cli
+below error format storage cache dataset verify migrate writer vfs fuse cli
+below format storage cache dataset verify migrate writer vfs fuse cli
+below storage format cache dataset verify migrate writer vfs fuse cli
+below cache dataset verify migrate writer vfs fuse cli
+below dataset verify migrate writer vfs fuse cli
+below verify migrate writer vfs fuse cli
+below migrate verify writer vfs fuse cli
+below writer cache dataset verify migrate vfs fuse cli
+below vfs verify fuse cli
+below fuse verify cli
 
 # Sources are ASCII but for the texts that tests need.
 if grep -rnP '[^\x00-\x7F]' scripts Cargo.toml >&2; then

@@ -50,7 +50,7 @@ impl Cache {
     /// [`Error::Incomplete`] without a manifest, [`Error::UnsupportedVersion`], [`Error::Damaged`]
     /// naming the file, or [`Error::Io`].
     pub fn open(dir: &Path, limit: &Arc<OpenFileLimit>) -> Result<Self> {
-        let (manifest, manifest_bytes) = read_manifest(dir)?;
+        let (manifest, manifest_bytes) = Self::read_manifest(dir)?;
         let shards = open_shards(dir, &manifest, limit)?;
         let index = MappedFile::open(&dir.join(INDEX_FILE))?;
         check_index(&dir.join(INDEX_FILE), index.as_ref(), &manifest)?;
@@ -92,6 +92,30 @@ impl Cache {
                 .map_err(|fault| fault.in_file(&self.dir.join(name)))?;
         }
         Ok(())
+    }
+
+    /// Reads and checks the manifest of the cache in folder `dir`, and nothing else; also gives its
+    /// bytes.
+    ///
+    /// # Errors
+    /// As [`Cache::open`].
+    pub fn read_manifest(dir: &Path) -> Result<(Manifest, Vec<u8>)> {
+        let path = dir.join(MANIFEST_FILE);
+        let bytes = match storage::read_small(&path, MAX_MANIFEST_LEN) {
+            Err(Error::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound && storage::exists(dir) =>
+            {
+                return Err(Error::Incomplete {
+                    cache: dir.to_path_buf(),
+                });
+            }
+            other => other?,
+        };
+        match Manifest::parse(&bytes) {
+            Ok(manifest) => Ok((manifest, bytes)),
+            Err(ManifestFault::Version(found)) => Err(Error::UnsupportedVersion { path, found }),
+            Err(ManifestFault::Fault(fault)) => Err(fault.in_file(&path)),
+        }
     }
 
     /// The folder, as it was given.
@@ -208,8 +232,32 @@ impl Cache {
         Ok(len)
     }
 
-    fn index(&self) -> IndexView<'_> {
+    /// The rows of `index.bin` as they are now. They were checked when the cache was opened; the
+    /// file may have changed under the mapping since.
+    #[must_use]
+    pub fn index(&self) -> IndexView<'_> {
         IndexView::new(self.index.as_ref())
+    }
+
+    /// Path of the shard at position `shard` of the manifest's list; empty when there is none.
+    #[must_use]
+    pub fn shard_path(&self, shard: usize) -> PathBuf {
+        self.shards.path(shard)
+    }
+
+    /// Puts the usual JSON spelling of the sample's row of `metadata.arrow` into `out`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] for a null, or when the file was changed in
+    /// place.
+    pub fn metadata_json(&self, sample: u64, out: &mut Vec<u8>) -> Result<()> {
+        if sample >= self.sample_count() {
+            return Err(self.no_such_sample(sample));
+        }
+        self.envelope
+            .write_row(&self.table, sample, out)
+            .map_err(|fault| fault.in_sample(&self.dir.join(METADATA_FILE), sample))?;
+        self.intact()
     }
 
     /// The index row of `sample`, checked again: the file may have changed under the mapping.
@@ -238,25 +286,6 @@ impl Cache {
             sample,
             count: self.sample_count(),
         }
-    }
-}
-
-fn read_manifest(dir: &Path) -> Result<(Manifest, Vec<u8>)> {
-    let path = dir.join(MANIFEST_FILE);
-    let bytes = match storage::read_small(&path, MAX_MANIFEST_LEN) {
-        Err(Error::Io { source, .. })
-            if source.kind() == std::io::ErrorKind::NotFound && storage::exists(dir) =>
-        {
-            return Err(Error::Incomplete {
-                cache: dir.to_path_buf(),
-            });
-        }
-        other => other?,
-    };
-    match Manifest::parse(&bytes) {
-        Ok(manifest) => Ok((manifest, bytes)),
-        Err(ManifestFault::Version(found)) => Err(Error::UnsupportedVersion { path, found }),
-        Err(ManifestFault::Fault(fault)) => Err(fault.in_file(&path)),
     }
 }
 

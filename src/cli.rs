@@ -1,9 +1,12 @@
 //! What the commands share: exit codes, logging, sizes.
 
 pub mod cache_list;
+pub mod demo;
 pub mod migrate;
 pub mod mount;
+mod output;
 pub mod tool;
+pub mod verify;
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};

@@ -8,5 +8,6 @@ pub mod format;
 pub mod fuse;
 pub mod migrate;
 pub mod storage;
+pub mod verify;
 pub mod vfs;
 pub mod writer;

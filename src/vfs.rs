@@ -7,6 +7,7 @@ mod access;
 mod attr;
 mod counters;
 mod damage;
+mod migration;
 mod names;
 mod node;
 mod payloads;
@@ -17,14 +18,17 @@ mod tree;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError};
+pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError, Written};
 pub use counters::{Counters, Request};
 pub use node::Ino;
 
 use access::Permissions;
+use arc_swap::ArcSwapOption;
 use damage::Damage;
+use migration::Migration;
 use node::{MAX_SAMPLES, MAX_SLOTS, Node};
 use payloads::Payloads;
 use snapshots::Snapshots;
@@ -32,6 +36,7 @@ use snapshots::Snapshots;
 use crate::cache::Cache;
 use crate::dataset::{Dataset, Entry};
 use crate::error::{Error, Result};
+use crate::format::manifest::FormatVersion;
 
 /// How a tree is shown.
 #[derive(Clone, Debug)]
@@ -73,6 +78,8 @@ struct Mounted {
     permissions: Permissions,
     /// Its name under `/by-name`, when its source name can be one.
     link: Option<String>,
+    /// The manifest that a migration has put in the place of the one that was loaded.
+    migrated: ArcSwapOption<Vec<u8>>,
 }
 
 impl Mounted {
@@ -83,12 +90,31 @@ impl Mounted {
     fn cache(&self) -> &Cache {
         &self.entry.cache
     }
+
+    /// The manifest as it is now.
+    fn manifest_version(&self) -> FormatVersion {
+        match self.migrated.load().is_some() {
+            true => FormatVersion::V3,
+            false => self.cache().manifest().version,
+        }
+    }
+
+    /// Takes the manifest from disk, if it is the migrated form of the one that was loaded.
+    fn reload_manifest(&self) {
+        if let Ok((manifest, bytes)) = Cache::read_manifest(self.cache().dir())
+            && manifest.cache_id == Some(self.entry.cache_id)
+            && bytes != self.cache().manifest_bytes()
+        {
+            self.migrated.store(Some(Arc::new(bytes)));
+        }
+    }
 }
 
 /// The tree over one list of caches.
 #[derive(Debug)]
 pub struct Vfs {
     options: VfsOptions,
+    dataset: Dataset,
     caches: Vec<Mounted>,
     by_id: HashMap<u64, usize>,
     by_slot: HashMap<u64, usize>,
@@ -100,6 +126,7 @@ pub struct Vfs {
     damage: Damage,
     payloads: Payloads,
     snapshots: Snapshots,
+    migration: Migration,
 }
 
 impl Vfs {
@@ -107,7 +134,7 @@ impl Vfs {
     ///
     /// # Errors
     /// [`Error::Refused`] for more caches or samples than inode numbers can tell apart.
-    pub fn new(dataset: &Dataset, options: VfsOptions) -> Result<Self> {
+    pub fn new(dataset: Dataset, options: VfsOptions) -> Result<Self> {
         let links = tree::link_names(dataset.entries());
         let caches: Vec<Mounted> = dataset
             .entries()
@@ -117,6 +144,7 @@ impl Vfs {
                 permissions: Permissions::of(&entry.cache, &options),
                 entry: entry.clone(),
                 link,
+                migrated: ArcSwapOption::empty(),
             })
             .collect();
         for mounted in &caches {
@@ -141,18 +169,21 @@ impl Vfs {
             .iter()
             .map(|mounted| mounted.cache().index_info().mtime)
             .max();
+        let started = SystemTime::now();
         Ok(Self {
             by_id: numbered(|mounted| mounted.entry.cache_id),
             by_slot: numbered(Mounted::slot),
             by_link: by_link.collect(),
             skipped: dataset.skipped().iter().map(Error::chain).collect(),
-            started: SystemTime::now(),
+            started,
+            migration: Migration::new(started),
             newest: newest.unwrap_or(SystemTime::UNIX_EPOCH),
             counters: Counters::default(),
             damage: Damage::default(),
             payloads: Payloads::new(options.cache_memory),
             snapshots: Snapshots::default(),
             caches,
+            dataset,
             options,
         })
     }

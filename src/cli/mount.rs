@@ -48,9 +48,10 @@ pub fn main() -> ExitCode {
             refuse(PROGRAM, &reason, false)
         });
     }
-    match serve(&config) {
+    let logged = config.log_file.is_some();
+    match serve(config) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => refuse(PROGRAM, &error.chain(), config.log_file.is_some()),
+        Err(error) => refuse(PROGRAM, &error.chain(), logged),
     }
 }
 
@@ -66,7 +67,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// Mounts in this process and serves until the end.
-fn serve(config: &MountConfig) -> Result<()> {
+fn serve(mut config: MountConfig) -> Result<()> {
     // Before anything is opened: see there.
     let ready_fd = config
         .ready_fd
@@ -78,6 +79,7 @@ fn serve(config: &MountConfig) -> Result<()> {
     let launcher = config.background_half.then(Launcher::connect).transpose();
     let launcher =
         launcher.map_err(|source| Error::io(PROGRAM, "reach the launching process", source))?;
+    config.add_listed()?;
     let log_file = config.log_file.as_deref();
     start_logging(PROGRAM, config.verbosity, log_file).map_err(|source| {
         Error::io(
@@ -88,7 +90,7 @@ fn serve(config: &MountConfig) -> Result<()> {
     })?;
 
     let mountpoint = fuse::prepare(&config.mountpoint, config.allow_other)?;
-    let vfs = Arc::new(tree::open(config, &mountpoint)?);
+    let vfs = Arc::new(tree::open(&config, &mountpoint)?);
     let options = MountOptions {
         mountpoint,
         allow_other: config.allow_other,
@@ -107,7 +109,10 @@ fn serve(config: &MountConfig) -> Result<()> {
     let pid = std::process::id();
     notify_manager(&format!("READY=1\nMAINPID={pid}\n"));
     log::info!("{shown}: mounted (process {pid})");
-    let end = session.wait(|| notify_manager("STOPPING=1\n"))?;
+    let end = session.wait(|| {
+        notify_manager("STOPPING=1\n");
+        vfs.stop_migration();
+    })?;
     log::info!("{shown}: {end}");
     Ok(())
 }

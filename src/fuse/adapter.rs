@@ -10,6 +10,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -21,7 +22,7 @@ use fuser::{
 };
 
 use super::errno::{Call, report};
-use crate::vfs::{Attr, FileKind, Ino, Request as Kind, SetAttr, Ttl, Vfs, VfsError};
+use crate::vfs::{Attr, FileKind, Ino, Request as Kind, SetAttr, Ttl, Vfs, VfsError, Written};
 
 /// Longer than any mount lives, and far from the overflow of the kernel's clock.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -87,15 +88,47 @@ impl Adapter {
         serve: impl FnOnce(&Vfs) -> Result<T, VfsError>,
     ) -> Result<T, Errno> {
         self.note(request);
-        let call = Call { request, ino };
-        match catch_unwind(AssertUnwindSafe(|| serve(&self.vfs))) {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(report(call, &error)),
-            Err(panic) => {
-                self.vfs.counters().note_panic();
-                log::error!("{call}: internal error: {}", panic_text(panic.as_ref()));
-                Err(Errno::EIO)
-            }
+        guarded(&self.vfs, Call { request, ino }, || serve(&self.vfs))
+    }
+
+    /// Runs work that takes its time on a thread of its own, and then sends the reply, so that the
+    /// event threads go on with other requests.
+    fn answer_later(
+        &self,
+        ino: INodeNo,
+        work: Work,
+        reply: impl FnOnce(Result<(), Errno>) + Send + 'static,
+    ) {
+        let vfs = Arc::clone(&self.vfs);
+        let call = Call {
+            request: Kind::Write,
+            ino,
+        };
+        let worker = thread::Builder::new().name("control".to_owned());
+        let started = worker.spawn(move || reply(guarded(&vfs, call, work)));
+        if let Err(error) = started {
+            // The reply was dropped with the closure, which answers EIO.
+            log::error!("{call}: cannot start a thread: {error}");
+        }
+    }
+}
+
+/// Work that a request asked for, to be done before it is answered.
+type Work = Box<dyn FnOnce() -> Result<(), VfsError> + Send>;
+
+/// Serves one request; a panic in it becomes EIO for this request alone.
+fn guarded<T>(
+    vfs: &Vfs,
+    call: Call,
+    serve: impl FnOnce() -> Result<T, VfsError>,
+) -> Result<T, Errno> {
+    match catch_unwind(AssertUnwindSafe(serve)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(report(call, &error)),
+        Err(panic) => {
+            vfs.counters().note_panic();
+            log::error!("{call}: internal error: {}", panic_text(panic.as_ref()));
+            Err(Errno::EIO)
         }
     }
 }
@@ -334,15 +367,20 @@ impl Filesystem for Adapter {
         _req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
-        offset: u64,
+        _offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.answer(Kind::Write, ino, |vfs| vfs.write(Ino(ino.0), offset, data)) {
-            Ok(written) => reply.written(written),
+        let taken = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        match self.answer(Kind::Write, ino, |_| self.vfs.write(Ino(ino.0), data)) {
+            Ok(Written::All) => reply.written(taken),
+            Ok(Written::Later(work)) => self.answer_later(ino, work, move |answer| match answer {
+                Ok(()) => reply.written(taken),
+                Err(errno) => reply.error(errno),
+            }),
             Err(errno) => reply.error(errno),
         }
     }

@@ -6,7 +6,6 @@ use std::fmt;
 use fuser::{Errno, INodeNo};
 use rustix::io::Errno as Os;
 
-use crate::error::{Error, FaultKind};
 use crate::vfs::{Request, VfsError};
 
 /// A request, for a log line: what the kernel asked of which inode.
@@ -28,9 +27,10 @@ impl fmt::Display for Call {
 pub(super) fn report(call: Call, error: &VfsError) -> Errno {
     let errno = errno(error);
     match error {
-        VfsError::Damaged(cause) | VfsError::Failed(cause) => {
+        VfsError::Damaged(cause) => {
             log::debug!("{call}: {} (errno {})", cause.chain(), errno.code());
         }
+        VfsError::Migration(cause) => log::debug!("{call}: {cause} (errno {})", errno.code()),
         other => log::debug!("{call}: {other:?} (errno {})", errno.code()),
     }
     errno
@@ -46,28 +46,9 @@ fn errno(error: &VfsError) -> Errno {
         VfsError::ReadOnly => Errno::EROFS,
         VfsError::Busy => Errno::EBUSY,
         VfsError::Damaged(_) => Errno::EIO,
-        VfsError::Failed(cause) => cause_errno(cause),
-        VfsError::Stale => stale(),
+        VfsError::Migration(cause) => cause.errno.map_or(Errno::EIO, Errno::from_i32),
+        VfsError::Stale => Errno::from_i32(Os::STALE.raw_os_error()),
     }
-}
-
-/// What stopped an operation of a control file.
-fn cause_errno(cause: &Error) -> Errno {
-    match cause {
-        Error::Io { source, .. } => source.raw_os_error().map_or(Errno::EIO, Errno::from_i32),
-        Error::DuplicateCacheId { .. } => Errno::EEXIST,
-        Error::Damaged { fault, .. } if fault.kind == FaultKind::Replaced => stale(),
-        Error::Incomplete { .. }
-        | Error::UnsupportedVersion { .. }
-        | Error::Damaged { .. }
-        | Error::NoSuchSample { .. }
-        | Error::Refused { .. }
-        | Error::Several(_) => Errno::EIO,
-    }
-}
-
-fn stale() -> Errno {
-    Errno::from_i32(Os::STALE.raw_os_error())
 }
 
 #[cfg(test)]
@@ -76,17 +57,21 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::error::Error;
+    use crate::migrate::ManifestUpdateError;
 
     #[test]
-    fn an_operation_that_failed_gives_the_errno_that_stopped_it() {
-        let full = Error::io(
-            "/c/manifest.json",
-            "write",
-            io::Error::from_raw_os_error(28),
-        );
-        assert_eq!(errno(&VfsError::Failed(Arc::new(full))).code(), 28);
-        let refused = Error::refused("/c", "no");
-        assert_eq!(errno(&VfsError::Failed(Arc::new(refused))).code(), 5);
+    fn a_migration_that_failed_gives_the_errno_that_stopped_it() {
+        let failed = |errno| {
+            VfsError::Migration(Arc::new(ManifestUpdateError {
+                path: None,
+                message: String::new(),
+                entries: Vec::new(),
+                errno,
+            }))
+        };
+        assert_eq!(errno(&failed(Some(28))).code(), 28);
+        assert_eq!(errno(&failed(None)).code(), 5);
     }
 
     #[test]

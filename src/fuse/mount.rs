@@ -184,7 +184,7 @@ fn clear_leftovers(mountpoint: &Path) -> Result<()> {
         };
         let ours = top.fstype == FSTYPE;
         let path = mountpoint.to_path_buf();
-        match in_time(move || fs::metadata(path)) {
+        match in_time(move || look(&path)) {
             Some(Err(error)) if is_dead(&error) && ours => {
                 log::warn!(
                     "{}: unmounting a dead mount that a killed daemon left behind",
@@ -200,7 +200,7 @@ fn clear_leftovers(mountpoint: &Path) -> Result<()> {
                 ));
             }
             None if !ours => return Err(hung(mountpoint)),
-            Some(Ok(_) | Err(_)) if !ours => return Ok(()),
+            Some(_) if !ours => return Ok(()),
             _ => {
                 return Err(still_mounted(
                     mountpoint,
@@ -212,6 +212,14 @@ fn clear_leftovers(mountpoint: &Path) -> Result<()> {
     Err(still_mounted(mountpoint, "many dead mounts lie here"))
 }
 
+/// Asks whatever is mounted at `path`. The kernel may know the attributes of a dead mount by heart, but
+/// not its numbers of blocks.
+fn look(path: &Path) -> io::Result<()> {
+    fs::metadata(path)?;
+    rustix::fs::statvfs(path)?;
+    Ok(())
+}
+
 fn still_mounted(mountpoint: &Path, found: &str) -> Error {
     let shown = mountpoint.display();
     Error::refused(
@@ -221,12 +229,24 @@ fn still_mounted(mountpoint: &Path, found: &str) -> Error {
 }
 
 fn hung(mountpoint: &Path) -> Error {
-    let shown = mountpoint.display();
+    let shown = quoted(mountpoint);
     let seconds = LOOK.as_secs();
     let reason = format!(
         "no answer in {seconds} s, a hung mount lies here or above; see fusermount3 -uz {shown}"
     );
     Error::refused(mountpoint, reason)
+}
+
+/// `path` as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    if text
+        .chars()
+        .all(|c| c.is_alphanumeric() || "/._-+:@%,".contains(c))
+    {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// Runs `look` where it cannot hang us. The thread is given up when it does not come back.
@@ -305,5 +325,16 @@ fn unmount(mountpoint: &Path) -> Result<()> {
             .map_err(|error| Error::io(mountpoint, "unmount", error.into()))
     } else {
         helper::unmount(mountpoint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_can_be_pasted_into_a_shell() {
+        assert_eq!(quoted(Path::new("/mnt/a,b")), "/mnt/a,b");
+        assert_eq!(quoted(Path::new("/mnt/it's $x")), r"'/mnt/it'\''s $x'");
     }
 }

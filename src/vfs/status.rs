@@ -19,7 +19,7 @@ impl Vfs {
                     "cache_id": mounted.entry.cache_id,
                     "position": mounted.entry.position,
                     "source_name": cache.manifest().source_name,
-                    "format_version": cache.manifest().version.number(),
+                    "format_version": mounted.manifest_version().number(),
                     "samples": cache.sample_count(),
                     "decoded_bytes": cache.manifest().decoded_len(),
                     "validation": match mounted.entry.validated {

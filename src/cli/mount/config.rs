@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 pub struct MountConfig {
     /// The given folders in order, absolute: caches, or folders of caches.
     pub caches: Vec<PathBuf>,
+    caches_from: Option<PathBuf>,
     /// The mountpoint, absolute.
     pub mountpoint: PathBuf,
     /// Leave out caches that cannot be opened.
@@ -73,19 +74,9 @@ impl MountConfig {
                 "a cache folder and a mountpoint are needed (in this order)",
             ));
         }
-        let mut caches = absolute_all(paths).map_err(Wrong::Refused)?;
-        if let Some(list) = args.caches_from {
-            let listed = read_list(&list)
-                .and_then(absolute_all)
-                .map_err(Wrong::Refused)?;
-            if caches.is_empty() && listed.is_empty() {
-                let error = Error::refused(list, "no cache folder is listed here");
-                return Err(Wrong::Refused(error));
-            }
-            caches.extend(listed);
-        }
         Ok(Self {
-            caches,
+            caches: absolute_all(paths).map_err(Wrong::Refused)?,
+            caches_from: args.caches_from,
             mountpoint: absolute(&mountpoint).map_err(Wrong::Refused)?,
             skip_invalid: args.skip_invalid,
             validate: args.validate_cache,
@@ -110,6 +101,19 @@ impl MountConfig {
                 .map_err(Wrong::Refused)?,
             background_half: args.background_half,
         })
+    }
+
+    /// Adds the caches of `--caches-from`. Only the half that serves may do this: the list may be a
+    /// pipe, which can be read once.
+    pub(super) fn add_listed(&mut self) -> Result<()> {
+        let Some(list) = self.caches_from.take() else {
+            return Ok(());
+        };
+        self.caches.extend(read_list(&list).and_then(absolute_all)?);
+        if self.caches.is_empty() {
+            return Err(Error::refused(list, "no cache folder is listed here"));
+        }
+        Ok(())
     }
 }
 

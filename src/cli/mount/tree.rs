@@ -36,7 +36,10 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
         ));
     }
     for entry in dataset.entries() {
-        refuse_overlap(mountpoint, entry.cache.dir(), &entry.cache.real_paths()?)?;
+        let members = entry.cache.real_paths()?;
+        if let Some(reason) = overlap(mountpoint, entry.cache.dir(), &members) {
+            return Err(Error::refused(&config.mountpoint, reason));
+        }
     }
     let options = VfsOptions {
         mountpoint: mountpoint.to_path_buf(),
@@ -47,7 +50,7 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
         umask: config.umask.map(u32::from),
         cache_memory: config.cache_memory,
     };
-    Vfs::new(&dataset, options)
+    Vfs::new(dataset, options)
 }
 
 /// Compares all checksums, with a bar when somebody is watching.
@@ -65,10 +68,11 @@ fn validate(dataset: &mut Dataset, skip: bool) -> Result<()> {
     result
 }
 
-/// Refuses a mountpoint that is, lies in, or contains a folder or file of the cache at `dir`: the
-/// daemon would wait for itself, or the mount would hide what it serves.
-fn refuse_overlap(mountpoint: &Path, dir: &Path, members: &[PathBuf]) -> Result<()> {
-    for member in members {
+/// Why a mountpoint that is, lies in, or contains a folder or file of the cache at `dir` is refused:
+/// the daemon would wait for itself, or the mount would hide what it serves.
+fn overlap(mountpoint: &Path, dir: &Path, members: &[PathBuf]) -> Option<String> {
+    // The first one is the folder itself.
+    members.iter().enumerate().find_map(|(n, member)| {
         let how = if mountpoint == member {
             "is"
         } else if mountpoint.starts_with(member) {
@@ -76,14 +80,15 @@ fn refuse_overlap(mountpoint: &Path, dir: &Path, members: &[PathBuf]) -> Result<
         } else if member.starts_with(mountpoint) {
             "contains"
         } else {
-            continue;
+            return None;
         };
-        let reason = format!(
-            "the mountpoint {how} {} of the cache {}; choose one outside it",
-            member.display(),
+        let what = match n {
+            0 => "the cache folder".to_owned(),
+            _ => format!("{} of the cache", member.display()),
+        };
+        Some(format!(
+            "the mountpoint {how} {what} {}; choose one outside it",
             dir.display()
-        );
-        return Err(Error::refused(mountpoint, reason));
-    }
-    Ok(())
+        ))
+    })
 }
