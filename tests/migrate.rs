@@ -20,3 +20,9 @@ mod refusals;
 
 #[path = "migrate/golden.rs"]
 mod golden;
+
+#[path = "migrate/cli.rs"]
+mod cli;
+
+#[path = "migrate/docs.rs"]
+mod docs;

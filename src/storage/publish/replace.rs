@@ -100,8 +100,8 @@ pub fn sync_folder_of(target: &Path, hook: &mut StepHook<'_>) -> Result<()> {
 /// Whether the system would let this process replace `target`, links resolved.
 ///
 /// # Errors
-/// [`Error::Io`] naming `target`: not all of read, write and search permission on its folder, or a file system
-/// that is read-only.
+/// [`Error::Io`] naming `target`: a folder that may not be read, written and searched, or a file
+/// system that is read-only.
 pub fn check_replaceable(target: &Path) -> Result<()> {
     let real = real_path(target)?;
     let folder = real.parent().unwrap_or(Path::new("/"));
