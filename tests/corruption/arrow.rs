@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use arrow_ipc::{FooterBuilder, root_as_footer};
+use arrow_ipc::{
+    Block, Endianness, FieldBuilder, Footer, FooterBuilder, IntBuilder, MetadataVersion,
+    SchemaBuilder, Type, root_as_footer,
+};
 use datasetrt::error::FaultKind;
-use flatbuffers::FlatBufferBuilder;
+use flatbuffers::{FlatBufferBuilder, WIPOffset};
 
 use crate::alloc::within;
 use crate::common::arrow_rewrite::rewrite;
@@ -107,19 +110,29 @@ fn cut_and_foreign_files_are_refused() {
     }
 }
 
+/// Puts another footer in the place of the table's own, whose blocks the new one may use.
+fn replace_footer(
+    bytes: &mut Vec<u8>,
+    build: impl FnOnce(&mut FlatBufferBuilder<'static>, &[Block]) -> WIPOffset<Footer<'static>>,
+) {
+    let old = footer_of(bytes).to_vec();
+    let blocks = root_as_footer(&old).unwrap().recordBatches().unwrap();
+    let blocks: Vec<Block> = blocks.iter().copied().collect();
+    let mut fbb = FlatBufferBuilder::new();
+    let footer = build(&mut fbb, &blocks);
+    fbb.finish(footer, None);
+    bytes.truncate(bytes.len() - 10 - old.len());
+    bytes.extend_from_slice(fbb.finished_data());
+    bytes.extend_from_slice(&(fbb.finished_data().len() as i32).to_le_bytes());
+    bytes.extend_from_slice(b"ARROW1");
+}
+
 #[test]
 fn a_footer_without_schema_is_refused() {
     // It hit an unwrap in the decoder.
     let cache = Fixture::tiny().build();
     cache.edit("metadata.arrow", |bytes| {
-        let footer_len = footer_of(bytes).len();
-        let mut fbb = FlatBufferBuilder::new();
-        let footer = FooterBuilder::new(&mut fbb).finish();
-        fbb.finish(footer, None);
-        bytes.truncate(bytes.len() - 10 - footer_len);
-        bytes.extend_from_slice(fbb.finished_data());
-        bytes.extend_from_slice(&(fbb.finished_data().len() as i32).to_le_bytes());
-        bytes.extend_from_slice(b"ARROW1");
+        replace_footer(bytes, |fbb, _| FooterBuilder::new(fbb).finish());
     });
     assert_refused(&cache, "no schema");
 }
@@ -165,6 +178,50 @@ fn one_table_in_many_spellings_is_one_table() {
         cache.reseal();
         assert_eq!(outcome(&cache), "right", "{how}");
     }
+}
+
+#[test]
+fn files_of_old_writers_are_read() {
+    // Before format version 5 messages had no marker before their length.
+    let cache = with_texts();
+    cache.edit("metadata.arrow", |bytes| *bytes = rewrite(bytes, "legacy"));
+    cache.reseal();
+    assert_eq!(outcome(&cache), "right");
+}
+
+#[test]
+fn a_table_of_the_other_byte_order_is_refused_and_not_read_backwards() {
+    let cache = Fixture::new().payloads(["a", "b"]).build();
+    cache.edit("metadata.arrow", |bytes| {
+        replace_footer(bytes, |fbb, blocks| {
+            let width = {
+                let mut int = IntBuilder::new(fbb);
+                int.add_bitWidth(64);
+                int.add_is_signed(true);
+                int.finish().as_union_value()
+            };
+            let name = fbb.create_string("n");
+            let children = fbb.create_vector::<flatbuffers::ForwardsUOffset<arrow_ipc::Field>>(&[]);
+            let mut field = FieldBuilder::new(fbb);
+            field.add_name(name);
+            field.add_type_type(Type::Int);
+            field.add_type_(width);
+            field.add_children(children);
+            let field = field.finish();
+            let fields = fbb.create_vector(&[field]);
+            let mut schema = SchemaBuilder::new(fbb);
+            schema.add_endianness(Endianness::Big);
+            schema.add_fields(fields);
+            let schema = schema.finish();
+            let blocks = fbb.create_vector(blocks);
+            let mut footer = FooterBuilder::new(fbb);
+            footer.add_version(MetadataVersion::V5);
+            footer.add_schema(schema);
+            footer.add_recordBatches(blocks);
+            footer.finish()
+        });
+    });
+    assert_refused(&cache, "big-endian");
 }
 
 #[test]

@@ -94,7 +94,9 @@ fn refused_samples(cache: &TestCache) -> Vec<String> {
 
 /// The kind of fault with which the cache is refused when it is opened.
 fn fault_at_open(cache: &TestCache) -> FaultKind {
-    let error = cache.open().expect_err("a refusal");
+    let Err(error) = cache.open() else {
+        panic!("the cache opens");
+    };
     error
         .fault()
         .unwrap_or_else(|| panic!("no damage: {}", error.chain()))

@@ -68,6 +68,18 @@ fn a_changed_payload_byte_without_compression_is_found_by_validation() {
 }
 
 #[test]
+#[ignore = "DecodedSums::compare lets a shard pass whose sum is unknown"]
+fn a_lie_about_compression_is_found_by_validation_even_beside_a_damaged_record() {
+    // The manifest has no sum of its own. One unreadable record made the sum of its shard unknown,
+    // and the rest of the shard was served as it is stored, with validation on.
+    let cache = Fixture::tiny().lz4().build();
+    cache.edit("shards/000000.bin", |bytes| bytes[7] = 1);
+    cache.reseal();
+    cache.set_manifest("shards/0/compression/algo", "none");
+    assert!(outcome(&cache).starts_with("validate: "));
+}
+
+#[test]
 fn a_missing_shard_is_never_read_as_zeros() {
     let cache = store(1);
     assert_eq!(outcome(&cache), "right");
