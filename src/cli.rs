@@ -1,5 +1,6 @@
 //! What the commands share: exit codes, logging, sizes.
 
+pub mod cat;
 pub mod mount;
 mod output;
 pub mod tool;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use super::cat::{self, CatArgs};
 use super::verify::{self, VerifyArgs};
 use super::{Verbosity, refuse, start_logging};
 
@@ -21,6 +22,7 @@ struct Tool {
 #[derive(Debug, Subcommand)]
 enum Command {
     Verify(VerifyArgs),
+    Cat(CatArgs),
 }
 
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
@@ -32,5 +34,6 @@ pub fn main() -> ExitCode {
     }
     match tool.command {
         Command::Verify(args) => verify::run(&args),
+        Command::Cat(args) => cat::run(&args),
     }
 }
