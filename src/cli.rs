@@ -1,6 +1,7 @@
 //! What the commands share: exit codes, logging, sizes.
 
 pub mod cache_list;
+pub mod cat;
 pub mod demo;
 pub mod migrate;
 pub mod mount;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use super::cat::{self, CatArgs};
 use super::verify::{self, VerifyArgs};
 use super::{Verbosity, demo, migrate, refuse, start_logging};
 
@@ -23,6 +24,7 @@ enum Command {
     Demo(demo::Args),
     Migrate(migrate::Args),
     Verify(VerifyArgs),
+    Cat(CatArgs),
 }
 
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
@@ -36,5 +38,6 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => args.run(),
         Command::Migrate(args) => args.run(),
         Command::Verify(args) => verify::run(&args),
+        Command::Cat(args) => cat::run(&args),
     }
 }
