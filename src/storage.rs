@@ -5,7 +5,9 @@
 
 mod mapped;
 mod publish;
+mod reader;
 mod shard_files;
+mod walk;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -18,7 +20,9 @@ pub use publish::{
     DirLock, StagedFile, already_there, create_dir_synced, create_dirs_synced, remove_empty_dir,
     remove_tree, rename_dir_synced, sync_dir,
 };
+pub use reader::FileReader;
 pub use shard_files::{OpenFileLimit, ShardFiles};
+pub use walk::{Walked, walk};
 
 use crate::error::{Error, Fault, FaultKind, Result};
 
@@ -172,6 +176,19 @@ impl StoredFile {
     /// What the system says; [`io::ErrorKind::UnexpectedEof`] when the file ends before.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)
+    }
+
+    /// Reads some bytes from byte `offset` on; none at the end of the file.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        loop {
+            match self.file.read_at(buf, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
     }
 
     /// Asks the system to read `len` bytes from `offset` on ahead of use; a hint without answer.
