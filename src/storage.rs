@@ -3,6 +3,7 @@
 //! Positioned reads of named files, small whole files, mapped files, and (in `publish`) the one way
 //! in which a file appears under its final name. The seam for caches that lie elsewhere.
 
+mod guard;
 mod mapped;
 mod publish;
 mod reader;
@@ -17,8 +18,9 @@ use std::time::{Duration, SystemTime};
 
 pub use mapped::MappedFile;
 pub use publish::{
-    DirLock, StagedFile, already_there, create_dir_synced, create_dirs_synced, remove_empty_dir,
-    remove_tree, rename_dir_synced, sync_dir,
+    DirLock, Replaced, StagedFile, Step, StepHook, already_there, check_replaceable,
+    create_dir_synced, create_dirs_synced, remove_empty_dir, remove_tree, rename_dir_synced,
+    replace_file, sync_dir, sync_folder_of, test_step,
 };
 pub use reader::FileReader;
 pub use shard_files::{OpenFileLimit, ShardFiles};
@@ -224,6 +226,18 @@ impl StoredFile {
 /// Opening a pipe for reading would wait for a writer.
 fn nonblocking_flag() -> i32 {
     i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0)
+}
+
+/// The fault of a file that is another one than it was at first.
+#[must_use]
+pub fn replaced(seen: FileIdentity, found: FileIdentity) -> Fault {
+    let shown = |file: FileIdentity| {
+        format!(
+            "inode {} of device {} with {} bytes",
+            file.inode, file.device, file.len
+        )
+    };
+    Fault::new(FaultKind::Replaced, shown(seen), shown(found))
 }
 
 /// The whole of a small file.

@@ -3,8 +3,212 @@
 //! Nothing here knows FUSE; an adapter (`crate::fuse`) translates requests into these calls and
 //! [`VfsError`]s into errno values. docs/semantics.md says what each call does.
 
-pub mod attr;
+mod access;
+mod attr;
+mod counters;
+mod damage;
+mod migration;
+mod names;
 mod node;
+mod payloads;
+mod read;
+mod snapshots;
+mod status;
+mod tree;
 
-pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError, Written};
+pub use counters::{Counters, Request};
 pub use node::Ino;
+
+use access::Permissions;
+use arc_swap::ArcSwapOption;
+use damage::Damage;
+use migration::Migration;
+use node::{MAX_SAMPLES, MAX_SLOTS, Node};
+use payloads::Payloads;
+use snapshots::Snapshots;
+
+use crate::cache::Cache;
+use crate::dataset::{Dataset, Entry};
+use crate::error::{Error, Result};
+use crate::format::manifest::FormatVersion;
+
+/// How a tree is shown.
+#[derive(Clone, Debug)]
+pub struct VfsOptions {
+    /// Where it is mounted, for `/.control/status`.
+    pub mountpoint: PathBuf,
+    /// Owner of the folders and control files that belong to no cache.
+    pub uid: u32,
+    /// Group of the same.
+    pub gid: u32,
+    /// Owner to show instead of each cache's own.
+    pub show_uid: Option<u32>,
+    /// Group to show instead of each cache's own.
+    pub show_gid: Option<u32>,
+    /// Permission bits to take from 0444, instead of those that each cache's own files lack.
+    pub umask: Option<u32>,
+    /// Most bytes of decoded payloads to hold.
+    pub cache_memory: u64,
+}
+
+impl Default for VfsOptions {
+    fn default() -> Self {
+        Self {
+            mountpoint: PathBuf::new(),
+            uid: 0,
+            gid: 0,
+            show_uid: None,
+            show_gid: None,
+            umask: None,
+            cache_memory: 1 << 30,
+        }
+    }
+}
+
+/// One cache in the tree.
+#[derive(Debug)]
+struct Mounted {
+    entry: Entry,
+    permissions: Permissions,
+    /// Its name under `/by-name`, when its source name can be one.
+    link: Option<String>,
+    /// The manifest that a migration has put in the place of the one that was loaded.
+    migrated: ArcSwapOption<Vec<u8>>,
+}
+
+impl Mounted {
+    fn slot(&self) -> u64 {
+        self.entry.position as u64
+    }
+
+    fn cache(&self) -> &Cache {
+        &self.entry.cache
+    }
+
+    /// The manifest as it is now.
+    fn manifest_version(&self) -> FormatVersion {
+        match self.migrated.load().is_some() {
+            true => FormatVersion::V3,
+            false => self.cache().manifest().version,
+        }
+    }
+
+    /// Takes the manifest from disk, if it is the migrated form of the one that was loaded.
+    fn reload_manifest(&self) {
+        if let Ok((manifest, bytes)) = Cache::read_manifest(self.cache().dir())
+            && manifest.cache_id == Some(self.entry.cache_id)
+            && bytes != self.cache().manifest_bytes()
+        {
+            self.migrated.store(Some(Arc::new(bytes)));
+        }
+    }
+}
+
+/// The tree over one list of caches.
+#[derive(Debug)]
+pub struct Vfs {
+    options: VfsOptions,
+    dataset: Dataset,
+    caches: Vec<Mounted>,
+    by_id: HashMap<u64, usize>,
+    by_slot: HashMap<u64, usize>,
+    by_link: HashMap<String, usize>,
+    skipped: Vec<String>,
+    started: SystemTime,
+    newest: SystemTime,
+    counters: Counters,
+    damage: Damage,
+    payloads: Payloads,
+    snapshots: Snapshots,
+    migration: Migration,
+}
+
+impl Vfs {
+    /// A tree over `dataset`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for more caches or samples than inode numbers can tell apart.
+    pub fn new(dataset: Dataset, options: VfsOptions) -> Result<Self> {
+        let links = tree::link_names(dataset.entries());
+        let caches: Vec<Mounted> = dataset
+            .entries()
+            .iter()
+            .zip(links)
+            .map(|(entry, link)| Mounted {
+                permissions: Permissions::of(&entry.cache, &options),
+                entry: entry.clone(),
+                link,
+                migrated: ArcSwapOption::empty(),
+            })
+            .collect();
+        for mounted in &caches {
+            let too_many =
+                mounted.slot() >= MAX_SLOTS || mounted.cache().sample_count() > MAX_SAMPLES;
+            if too_many {
+                let reason = format!(
+                    "too many caches (over {MAX_SLOTS}) or samples (over {MAX_SAMPLES}) for one mount"
+                );
+                return Err(Error::refused(mounted.cache().dir(), reason));
+            }
+        }
+        let numbered = |key: fn(&Mounted) -> u64| {
+            let keys = caches.iter().enumerate();
+            keys.map(|(n, mounted)| (key(mounted), n)).collect()
+        };
+        let by_link = caches
+            .iter()
+            .enumerate()
+            .filter_map(|(n, mounted)| Some((mounted.link.clone()?, n)));
+        let newest = caches
+            .iter()
+            .map(|mounted| mounted.cache().index_info().mtime)
+            .max();
+        let started = SystemTime::now();
+        Ok(Self {
+            by_id: numbered(|mounted| mounted.entry.cache_id),
+            by_slot: numbered(Mounted::slot),
+            by_link: by_link.collect(),
+            skipped: dataset.skipped().iter().map(Error::chain).collect(),
+            started,
+            migration: Migration::new(started),
+            newest: newest.unwrap_or(SystemTime::UNIX_EPOCH),
+            counters: Counters::default(),
+            damage: Damage::default(),
+            payloads: Payloads::new(options.cache_memory),
+            snapshots: Snapshots::default(),
+            caches,
+            dataset,
+            options,
+        })
+    }
+
+    /// What the mount has done so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Gives back memory that was not used for a while; to be called every few seconds.
+    pub fn tidy(&self) {
+        self.payloads.drop_idle(Instant::now());
+    }
+
+    /// The cache in slot `slot`.
+    fn at_slot(&self, slot: u64) -> Option<&Mounted> {
+        self.caches.get(*self.by_slot.get(&slot)?)
+    }
+
+    fn mounted(&self, slot: u64) -> Result<&Mounted, VfsError> {
+        self.at_slot(slot).ok_or(VfsError::NotFound)
+    }
+
+    fn node(&self, ino: Ino) -> Result<Node, VfsError> {
+        Node::of(ino).ok_or(VfsError::NotFound)
+    }
+}

@@ -4,13 +4,14 @@
 //! In the steady state nothing is allocated: each thread keeps its buffers.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Cache;
 use crate::error::{Error, Fault, Result};
 use crate::format::index::IndexRow;
 use crate::format::record::{
-    Compression, HEADER_LEN, LZ4_PREFIX_LEN, decode_lz4, decoded_len, metadata_len,
+    Compression, HEADER_LEN, LZ4_PREFIX_LEN, decode_lz4, decoded_len, longest_lz4, metadata_len,
 };
 use crate::storage::StoredFile;
 
@@ -109,6 +110,18 @@ impl Cache {
         Ok(len)
     }
 
+    /// How the sample's payload is stored.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when the index was changed in place.
+    pub fn compression(&self, sample: u64) -> Result<Compression> {
+        let (_, shard) = self.row(sample)?;
+        let entry = self.manifest.shards.get(shard);
+        entry
+            .map(|entry| entry.compression)
+            .ok_or_else(|| self.no_such_sample(sample))
+    }
+
     /// Calls `work` with the sample's record after its envelope has been compared. `wanted` says
     /// how many payload bytes will be asked for, so that they can be read along; any number is
     /// right.
@@ -130,6 +143,10 @@ impl Cache {
                 .map_err(|fault| fault.in_sample(&self.dir.join(super::METADATA_FILE), sample))?;
             let layout = self.read_head(sample, row, shard, &file, scratch, wanted)?;
             self.compare_envelope(sample, row, shard, &file, scratch, layout)?;
+            self.intact()?;
+            if let Some(gates) = &self.gates {
+                gates.pass(self, shard)?;
+            }
             let payload_at = usize::try_from(layout.payload_offset - row.offset).unwrap_or(0);
             let mut record = Record {
                 cache: self,
@@ -160,7 +177,7 @@ impl Cache {
         };
         let ahead = match entry.compression {
             _ if wanted == 0 => LZ4_PREFIX_LEN,
-            Compression::Lz4 => LZ4_AHEAD,
+            Compression::Lz4 => longest_lz4(wanted).min(LZ4_AHEAD),
             Compression::None if wanted <= PLAIN_AHEAD => wanted,
             Compression::None => 0,
         };
@@ -260,6 +277,12 @@ impl Record<'_> {
     #[must_use]
     pub fn stored_len(&self) -> u64 {
         self.layout.stored_len
+    }
+
+    /// The shard that it lies in.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.cache.shards.path(self.shard)
     }
 
     /// How the payload is stored.

@@ -4,7 +4,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use super::demo;
+use super::verify::{self, VerifyArgs};
+use super::{Verbosity, demo, migrate, refuse, start_logging};
+
+/// The name that messages start with.
+pub(super) const PROGRAM: &str = "datasetrt";
 
 /// Make, check and explain DatasetRT caches.
 #[derive(Debug, Parser)]
@@ -17,12 +21,20 @@ struct Tool {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::Args),
+    Migrate(migrate::Args),
+    Verify(VerifyArgs),
 }
 
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
 #[must_use]
 pub fn main() -> ExitCode {
-    match Tool::parse().command {
+    let tool = Tool::parse();
+    if let Err(error) = start_logging(PROGRAM, Verbosity::default(), None) {
+        return refuse(PROGRAM, &format!("cannot start the log: {error}"), false);
+    }
+    match tool.command {
         Command::Demo(args) => args.run(),
+        Command::Migrate(args) => args.run(),
+        Command::Verify(args) => verify::run(&args),
     }
 }

@@ -103,8 +103,7 @@ pub fn decoded_len(
             format!("a stated length of {len} bytes"),
         ));
     }
-    // A byte of output costs a block one byte, and 1/255 more in a run of literals.
-    let longest = len + len / LZ4_MAX_EXPANSION + LZ4_BLOCK_OVERHEAD;
+    let longest = longest_lz4(len) - LZ4_PREFIX_LEN;
     if block_len > longest {
         return Err(Fault::new(
             FaultKind::Payload,
@@ -113,6 +112,14 @@ pub fn decoded_len(
         ));
     }
     Ok(len)
+}
+
+/// The most bytes that an lz4 payload of `len` decoded bytes has in a shard: a byte of output costs
+/// a block one byte, and 1/255 more in a run of literals.
+#[must_use]
+pub fn longest_lz4(len: u64) -> u64 {
+    len.saturating_add(len / LZ4_MAX_EXPANSION)
+        .saturating_add(LZ4_BLOCK_OVERHEAD + LZ4_PREFIX_LEN)
 }
 
 /// Decodes an LZ4 block into the whole of `out`.

@@ -1,9 +1,15 @@
 //! How files appear under their final names: written beside them, synced, renamed, folder synced.
 
+mod replace;
+mod test_step;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+pub use replace::{Replaced, Step, StepHook, check_replaceable, replace_file, sync_folder_of};
+pub use test_step::test_step;
 
 use crate::error::{Error, Result};
 
@@ -21,12 +27,20 @@ impl StagedFile {
     /// # Errors
     /// [`Error::Io`].
     pub fn create(path: &Path) -> Result<Self> {
+        Self::create_with_mode(path, 0o666).map_err(|source| Error::io(path, "create", source))
+    }
+
+    /// Creates `path`, which must not exist and which only its owner can read and write.
+    fn create_private(path: &Path) -> io::Result<Self> {
+        Self::create_with_mode(path, 0o600)
+    }
+
+    fn create_with_mode(path: &Path, mode: u32) -> io::Result<Self> {
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
-            .mode(0o666)
-            .open(path)
-            .map_err(|source| Error::io(path, "create", source))?;
+            .mode(mode)
+            .open(path)?;
         Ok(Self {
             file,
             path: path.to_path_buf(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use arc_swap::ArcSwapOption;
 
 use super::{FileIdentity, StoredFile};
-use crate::error::{Error, Fault, FaultKind, Result};
+use crate::error::{Error, Result};
 
 /// How many shards all caches of a process may keep open together.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl ShardFiles {
     /// The open shard.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`FaultKind::Replaced`] when it is another file than at first.
+    /// [`Error::Io`]; [`crate::error::FaultKind::Replaced`] when it is another file than at first.
     pub fn get(&self, shard: usize) -> Result<Arc<StoredFile>> {
         if let Some(slot) = self.slots.get(shard)
             && let Some(file) = slot.load_full()
@@ -129,18 +129,7 @@ impl ShardFiles {
         let file = Arc::new(StoredFile::open(path)?);
         let found = file.identity();
         if found != *seen {
-            return Err(Fault::new(
-                FaultKind::Replaced,
-                format!(
-                    "inode {} of device {} with {} bytes",
-                    seen.inode, seen.device, seen.len
-                ),
-                format!(
-                    "inode {} of device {} with {} bytes",
-                    found.inode, found.device, found.len
-                ),
-            )
-            .in_file(path));
+            return Err(super::replaced(*seen, found).in_file(path));
         }
         if slot.swap(Some(Arc::clone(&file))).is_none() {
             self.limit.admit(&self.slots, shard);

@@ -1,4 +1,13 @@
-//! Inode numbers: a fixed function of the node, both ways, never a table.
+//! Nodes and their inode numbers: a fixed function both ways, never a table.
+//!
+//! ```text
+//! bit 63  62        61 .......... 40   39 .................. 0
+//!      0   snapshot  cache slot + 1     node inside the cache
+//! ```
+//!
+//! Numbers below 2^40 are the nodes that every mount has. Snapshots of changing files are numbered
+//! in the order in which they were taken. A cache's slot is its position in the list, so that a
+//! mount of the same list gives the same numbers.
 
 /// An inode number of the tree.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -7,4 +16,170 @@ pub struct Ino(pub u64);
 impl Ino {
     /// The root of the tree.
     pub const ROOT: Self = Self(1);
+}
+
+/// Positions of caches that have a number of their own.
+pub(super) const MAX_SLOTS: u64 = (1 << 22) - 1;
+/// Samples of one cache that have a number of their own.
+pub(super) const MAX_SAMPLES: u64 = (1 << SLOT_SHIFT) - FIRST_SAMPLE;
+
+const SLOT_SHIFT: u32 = 40;
+const SNAPSHOT: u64 = 1 << 62;
+/// Numbers of the first control file and of the first sample inside a cache.
+const FIRST_CONTROL: u64 = 32;
+const FIRST_SAMPLE: u64 = 16;
+
+/// A file in `/.control`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum ControlFile {
+    Damaged,
+    Migrate,
+    Status,
+}
+
+impl ControlFile {
+    /// All of them, in the order in which the folder lists them.
+    pub(super) const ALL: [Self; 3] = [Self::Damaged, Self::Migrate, Self::Status];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Damaged => "damaged",
+            Self::Migrate => "migrate",
+            Self::Status => "status",
+        }
+    }
+}
+
+/// A node of the tree.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Node {
+    /// `/`
+    Root,
+    /// `/samples`
+    Samples,
+    /// `/caches`
+    Caches,
+    /// `/by-name`
+    ByName,
+    /// `/.control`
+    Control,
+    /// `/.control/<file>`, as the folder lists it
+    ControlFile(ControlFile),
+    /// `/.control/migrate` while a migration runs. A node of its own, because the kernel lets one
+    /// writer at a time at a file, and the next would wait instead of hearing that it is busy.
+    Migrating,
+    /// `/.control/<file>`, as it was at one moment
+    Snapshot(u64),
+    /// `/samples/<cache_id>`
+    SampleDir(u64),
+    /// `/samples/<cache_id>/<sample_id>`
+    Sample(u64, u64),
+    /// `/caches/<cache_id>`
+    CacheDir(u64),
+    /// `/caches/<cache_id>/manifest.json`
+    Manifest(u64),
+    /// `/caches/<cache_id>/manifest.json` after a migration: another file, as rename(2) makes it
+    Migrated(u64),
+    /// `/caches/<cache_id>/metadata.arrow`
+    Metadata(u64),
+    /// `/by-name/<source_name>`
+    NameLink(u64),
+}
+
+impl Node {
+    pub(super) fn ino(self) -> Ino {
+        let inside = |slot: u64, node: u64| ((slot + 1) << SLOT_SHIFT) | node;
+        Ino(match self {
+            Self::Root => 1,
+            Self::Samples => 2,
+            Self::Caches => 3,
+            Self::ByName => 4,
+            Self::Control => 5,
+            Self::Migrating => 6,
+            Self::ControlFile(file) => {
+                let n = ControlFile::ALL.iter().position(|other| *other == file);
+                FIRST_CONTROL + n.unwrap_or(0) as u64
+            }
+            Self::Snapshot(n) => SNAPSHOT | n,
+            Self::SampleDir(slot) => inside(slot, 0),
+            Self::CacheDir(slot) => inside(slot, 1),
+            Self::Manifest(slot) => inside(slot, 2),
+            Self::Metadata(slot) => inside(slot, 3),
+            Self::NameLink(slot) => inside(slot, 4),
+            Self::Migrated(slot) => inside(slot, 5),
+            Self::Sample(slot, sample) => inside(slot, FIRST_SAMPLE + sample),
+        })
+    }
+
+    /// The node that has this number, whether or not the cache or sample exists.
+    pub(super) fn of(ino: Ino) -> Option<Self> {
+        if ino.0 & SNAPSHOT != 0 {
+            return Some(Self::Snapshot(ino.0 & !SNAPSHOT));
+        }
+        let inside = ino.0 & ((1 << SLOT_SHIFT) - 1);
+        let Some(slot) = (ino.0 >> SLOT_SHIFT).checked_sub(1) else {
+            return Some(match inside {
+                1 => Self::Root,
+                2 => Self::Samples,
+                3 => Self::Caches,
+                4 => Self::ByName,
+                5 => Self::Control,
+                6 => Self::Migrating,
+                n => {
+                    let n = usize::try_from(n.checked_sub(FIRST_CONTROL)?).ok()?;
+                    Self::ControlFile(*ControlFile::ALL.get(n)?)
+                }
+            });
+        };
+        Some(match inside {
+            0 => Self::SampleDir(slot),
+            1 => Self::CacheDir(slot),
+            2 => Self::Manifest(slot),
+            3 => Self::Metadata(slot),
+            4 => Self::NameLink(slot),
+            5 => Self::Migrated(slot),
+            n => Self::Sample(slot, n.checked_sub(FIRST_SAMPLE)?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_nodes_go_both_ways() {
+        let mut nodes = vec![
+            Node::Root,
+            Node::Samples,
+            Node::Caches,
+            Node::ByName,
+            Node::Control,
+            Node::Migrating,
+            Node::Snapshot(0),
+            Node::Snapshot(1 << 50),
+        ];
+        nodes.extend(ControlFile::ALL.map(Node::ControlFile));
+        for slot in [0, 1, MAX_SLOTS - 1] {
+            nodes.extend([
+                Node::SampleDir(slot),
+                Node::CacheDir(slot),
+                Node::Manifest(slot),
+                Node::Migrated(slot),
+                Node::Metadata(slot),
+                Node::NameLink(slot),
+                Node::Sample(slot, 0),
+                Node::Sample(slot, MAX_SAMPLES - 1),
+            ]);
+        }
+        let mut seen = std::collections::HashSet::new();
+        for node in nodes {
+            assert_eq!(Node::of(node.ino()), Some(node));
+            assert!(seen.insert(node.ino()), "{node:?}");
+        }
+        assert_eq!(Node::Root.ino(), Ino::ROOT);
+        for free in [0, 7, 99, (1 << SLOT_SHIFT) | 9] {
+            assert_eq!(Node::of(Ino(free)), None);
+        }
+    }
 }

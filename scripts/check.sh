@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# All checks, on a fresh machine too: installs what is missing, then format, layers, lints, documents,
+# and every test, with real mounts as root and as an ordinary user.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/setup.sh
+
+need fusermount3 fuse3
+need strace strace
+need setpriv util-linux
+command -v cargo >/dev/null || { echo 'error: cargo is missing: install Rust from rustup' >&2; exit 1; }
+open_fuse_device
+[ -d "${DATASETRT_GOLDEN:-../shared/golden}" ] || say "GOLDEN DATA ABSENT: tests against caches of the reference are left out"
+
+say "format and layers"
+cargo fmt --check
+scripts/check-layers.sh
+
+say "lints"
+cargo clippy --quiet --locked --all-targets -- -D warnings
+
+say "documents"
+RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --no-deps
+
+say "tests"
+export CI=true
+cargo test --locked --all-targets
+cargo test --locked --doc
+
+say "all good"

@@ -1,0 +1,75 @@
+//! The samples that could not be served, each once, for the log and for `/.control/damaged`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// More damaged samples than this are counted but not listed.
+const MOST_LISTED: usize = 10_000;
+
+/// Damaged samples of a mount, by cache slot and sample.
+#[derive(Debug, Default)]
+pub(super) struct Damage {
+    listed: Mutex<BTreeMap<(u64, u64), String>>,
+    /// Zero as long as nothing is damaged, so that good reads need no lock.
+    known: AtomicU64,
+    unlisted: AtomicU64,
+    /// Grows with each change of the list.
+    changes: AtomicU64,
+}
+
+impl Damage {
+    /// Notes a failed sample and says whether it was not known before.
+    pub(super) fn note(&self, slot: u64, sample: u64, message: String) -> bool {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = listed.get_mut(&(slot, sample)) {
+            *known = message;
+            return false;
+        }
+        if listed.len() >= MOST_LISTED {
+            self.unlisted.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        listed.insert((slot, sample), message);
+        self.known.store(listed.len() as u64, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Notes that a sample was served: what failed before (a disk, say) works again.
+    pub(super) fn heal(&self, slot: u64, sample: u64) {
+        if self.known.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        if listed.remove(&(slot, sample)).is_some() {
+            self.known.store(listed.len() as u64, Ordering::Relaxed);
+            self.changes.fetch_add(1, Ordering::Relaxed);
+            log::info!("cache slot {slot}: sample {sample} is served again");
+        }
+    }
+
+    /// A number that differs after each change of the list.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Failed reads of samples that the full list had no room for.
+    pub(super) fn unlisted(&self) -> u64 {
+        self.unlisted.load(Ordering::Relaxed)
+    }
+
+    /// How many samples of one cache are listed.
+    pub(super) fn count(&self, slot: u64) -> u64 {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.range((slot, 0)..=(slot, u64::MAX)).count() as u64
+    }
+
+    /// Calls `take` with slot, sample and message of each listed sample, in order.
+    pub(super) fn for_each(&self, mut take: impl FnMut(u64, u64, &str)) {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((slot, sample), message) in listed.iter() {
+            take(*slot, *sample, message);
+        }
+    }
+}

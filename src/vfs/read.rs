@@ -1,0 +1,178 @@
+//! Bytes of files. A sample's bytes are given out only after its envelope agreed.
+
+use std::sync::Arc;
+
+use super::node::ControlFile;
+use super::payloads::{Found, Payload, PayloadError, Sizes};
+use super::{Ino, Mounted, Node, Vfs, VfsError};
+use crate::cache::Record;
+use crate::error::{Error, Result};
+use crate::format::record::Compression;
+
+/// A compressed payload up to this many bytes is decoded straight into the reply when it is asked
+/// for whole; a larger one, or one read in pieces, is kept decoded for the next piece.
+const WHOLE_REPLY: u64 = 1 << 20;
+
+impl Vfs {
+    /// Puts the bytes from `offset` on into `out` and says how many there are: `out.len()`, or what
+    /// the file has from there.
+    ///
+    /// # Errors
+    /// [`VfsError::Damaged`] when the sample cannot be served whole and right,
+    /// [`VfsError::IsADirectory`], [`VfsError::NotFound`], [`VfsError::Stale`].
+    pub fn read(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, VfsError> {
+        match self.node(ino)? {
+            Node::Sample(slot, sample) => {
+                #[cfg(debug_assertions)]
+                panic_if_asked(sample);
+                let mounted = self.mounted(slot)?;
+                let len = self
+                    .read_sample(mounted, sample, offset, out)
+                    .map_err(|error| self.damaged(slot, sample, error))?;
+                self.damage.heal(slot, sample);
+                self.counters.note_read(len as u64);
+                Ok(len)
+            }
+            Node::Manifest(slot) => Ok(copy_from(
+                self.mounted(slot)?.cache().manifest_bytes(),
+                offset,
+                out,
+            )),
+            Node::Migrated(slot) => {
+                let migrated = self.mounted(slot)?.migrated.load_full();
+                Ok(copy_from(&migrated.ok_or(VfsError::NotFound)?, offset, out))
+            }
+            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => {
+                Ok(copy_from(&self.migration.result().0, offset, out))
+            }
+            Node::Metadata(slot) => self
+                .mounted(slot)?
+                .cache()
+                .read_metadata_file(offset, out)
+                .map_err(|error| {
+                    log::error!("{}", error.chain());
+                    VfsError::Damaged(Arc::new(error))
+                }),
+            Node::Snapshot(number) => {
+                let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
+                Ok(copy_from(&snapshot.text, offset, out))
+            }
+            Node::ControlFile(file) => Ok(copy_from(&self.snapshot(file).text, offset, out)),
+            Node::NameLink(_) => Err(VfsError::NotFound),
+            _ => Err(VfsError::IsADirectory),
+        }
+    }
+
+    fn read_sample(
+        &self,
+        mounted: &Mounted,
+        sample: u64,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<usize> {
+        // The first piece may be the whole payload; a later one is of a payload in pieces.
+        let piece = offset > 0 && mounted.cache().compression(sample)? == Compression::Lz4;
+        if !piece && let Some(n) = self.read_direct(mounted, sample, offset, out)? {
+            return Ok(n);
+        }
+        let payload = self.decoded(mounted, sample)?;
+        Ok(copy_from(&payload, offset, out))
+    }
+
+    /// Reads what needs no decoded payload to be kept; `None` for a piece of a compressed one.
+    fn read_direct(
+        &self,
+        mounted: &Mounted,
+        sample: u64,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<Option<usize>> {
+        let wanted = out.len() as u64;
+        mounted.cache().with_record(sample, wanted, |record| {
+            let len = record.decoded_len();
+            let n = usize::try_from(len.saturating_sub(offset).min(wanted)).unwrap_or(0);
+            let out = out.get_mut(..n).unwrap_or_default();
+            if n == 0 {
+                return Ok(Some(0));
+            }
+            if record.compression() == Compression::None {
+                return record.read(offset, out).map(|()| Some(n));
+            }
+            if n as u64 == len && len <= WHOLE_REPLY {
+                self.counters.note_decoded();
+                return record.decode(out).map(|()| Some(n));
+            }
+            Ok(None)
+        })?
+    }
+
+    /// The decoded payload of a compressed sample, decoded by this thread if no other has.
+    fn decoded(&self, mounted: &Mounted, sample: u64) -> Result<Arc<Payload>> {
+        let turn = match self.payloads.find((mounted.slot(), sample)) {
+            Found::Payload(payload) => return Ok(payload),
+            Found::Turn(turn) => turn,
+        };
+        let (payload, stored) = mounted.cache().with_record(sample, 0, |record| {
+            let sizes = Sizes {
+                decoded: record.decoded_len(),
+                stored: record.stored_len(),
+            };
+            self.counters.note_decoded();
+            turn.decode(sizes, |bytes| record.decode(bytes))
+                .map_err(|error| not_decoded(error, record))
+        })??;
+        drop(stored);
+        Ok(payload)
+    }
+
+    /// Notes a failed sample; it is logged when it was not known before.
+    pub(super) fn damaged(&self, slot: u64, sample: u64, error: Error) -> VfsError {
+        let message = error.chain();
+        let id = self.at_slot(slot).map_or(slot, |m| m.entry.cache_id);
+        if self.damage.note(slot, sample, message.clone()) {
+            log::error!("cache {id}, sample {sample}: {message}");
+        } else {
+            log::debug!("cache {id}, sample {sample}: {message}");
+        }
+        VfsError::Damaged(Arc::new(error))
+    }
+}
+
+fn not_decoded(error: PayloadError<Error>, record: &Record<'_>) -> Error {
+    match error {
+        PayloadError::Decode(error) => error,
+        PayloadError::TooLarge { needed, budget } => Error::refused(
+            record.path(),
+            format!(
+                "decoding this sample takes {needed} bytes, more than the {budget} bytes of \
+                 --cache-memory; mount with --cache-memory {needed} or more"
+            ),
+        ),
+    }
+}
+
+/// Copies what `bytes` has from `offset` on, as far as it fits.
+fn copy_from(bytes: &[u8], offset: u64, out: &mut [u8]) -> usize {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    let rest = bytes.get(start..).unwrap_or_default();
+    let n = rest.len().min(out.len());
+    if let (Some(to), Some(from)) = (out.get_mut(..n), rest.get(..n)) {
+        to.copy_from_slice(from);
+    }
+    n
+}
+
+/// For tests of what a panic does to a mount: in debug builds, reading the sample whose number is in
+/// this variable panics.
+#[cfg(debug_assertions)]
+#[allow(clippy::panic)]
+fn panic_if_asked(sample: u64) {
+    static ASKED: std::sync::OnceLock<Option<u64>> = std::sync::OnceLock::new();
+    let asked = ASKED.get_or_init(|| {
+        let asked = std::env::var("DATASETRT_TEST_PANIC_AT_SAMPLE").ok()?;
+        asked.parse().ok()
+    });
+    if *asked == Some(sample) {
+        panic!("asked for by a test");
+    }
+}

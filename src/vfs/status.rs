@@ -1,0 +1,80 @@
+//! The texts of `/.control/status` and `/.control/damaged`.
+
+use serde_json::json;
+
+use super::Vfs;
+use super::counters::Request;
+use crate::dataset::Validated;
+
+impl Vfs {
+    /// JSON, described in docs/semantics.md.
+    pub(super) fn status_text(&self) -> Vec<u8> {
+        let caches: Vec<_> = self
+            .caches
+            .iter()
+            .map(|mounted| {
+                let cache = &mounted.entry.cache;
+                json!({
+                    "folder": cache.dir().to_string_lossy(),
+                    "cache_id": mounted.entry.cache_id,
+                    "position": mounted.entry.position,
+                    "source_name": cache.manifest().source_name,
+                    "format_version": mounted.manifest_version().number(),
+                    "samples": cache.sample_count(),
+                    "decoded_bytes": cache.manifest().decoded_len(),
+                    "validation": match mounted.entry.validated {
+                        Validated::Structure => "structure",
+                        Validated::OnAccess => "access",
+                        Validated::Checksums => "checksums",
+                    },
+                    "shards": cache.manifest().shards.len(),
+                    "shards_checked_on_access": cache.shards_checked_on_access(),
+                    "damaged": self.damage.count(mounted.slot()),
+                })
+            })
+            .collect();
+        let requests: serde_json::Map<_, _> = Request::ALL
+            .into_iter()
+            .map(|request| {
+                let count = self.counters.requests(request);
+                (request.name().to_owned(), count.into())
+            })
+            .collect();
+        let status = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "mountpoint": self.options.mountpoint.to_string_lossy(),
+            "pid": std::process::id(),
+            "skipped": self.skipped,
+            "caches": caches,
+            "counters": {
+                "requests": requests,
+                "bytes_read": self.counters.bytes_read(),
+                "payloads_decoded": self.counters.payloads_decoded(),
+                "panics": self.counters.panics(),
+            },
+            "cache_memory": {
+                "budget_bytes": self.payloads.budget(),
+                "held_bytes": self.payloads.held(),
+            },
+        });
+        let mut text = serde_json::to_vec_pretty(&status).unwrap_or_default();
+        text.push(b'\n');
+        text
+    }
+
+    /// One line for each damaged sample: `<cache_id>/<sample_id>: <what is wrong>`.
+    pub(super) fn damaged_text(&self) -> Vec<u8> {
+        let mut text = String::new();
+        self.damage.for_each(|slot, sample, message| {
+            if let Some(mounted) = self.at_slot(slot) {
+                let id = mounted.entry.cache_id;
+                text.push_str(&format!("{id}/{sample}: {message}\n"));
+            }
+        });
+        let unlisted = self.damage.unlisted();
+        if unlisted > 0 {
+            text.push_str(&format!("{unlisted} more failed reads are not listed\n"));
+        }
+        text.into_bytes()
+    }
+}

@@ -1,0 +1,434 @@
+//! Names and attributes: lookup, getattr, readdir, readlink, statfs, and the refusal of changes.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::access::Permissions;
+use super::names::{Decimal, NAME_MAX, escape_component, parse_decimal};
+use super::node::ControlFile;
+use super::snapshots::Snapshot;
+use super::{
+    Attr, DirEntry, FileKind, Ino, Mounted, Node, SetAttr, StatFs, Ttl, Vfs, VfsError, Written,
+};
+use crate::dataset::Entry;
+use crate::format::{MANIFEST_FILE, METADATA_FILE};
+
+/// The folders of the root, in listing order.
+const ROOT_ENTRIES: [(&str, Node); 4] = [
+    (".control", Node::Control),
+    ("by-name", Node::ByName),
+    ("caches", Node::Caches),
+    ("samples", Node::Samples),
+];
+/// Bytes per block in statfs.
+const BLOCK_SIZE: u32 = 4096;
+
+impl Vfs {
+    /// The node called `name` in folder `parent`.
+    ///
+    /// # Errors
+    /// [`VfsError::NotFound`], [`VfsError::NameTooLong`], [`VfsError::NotADirectory`]; and
+    /// [`VfsError::Damaged`] for a sample whose size cannot be known.
+    pub fn lookup(&self, parent: Ino, name: &OsStr) -> Result<Attr, VfsError> {
+        if name.len() > NAME_MAX {
+            return Err(VfsError::NameTooLong);
+        }
+        let node = match self.node(parent)? {
+            Node::Root => ROOT_ENTRIES
+                .iter()
+                .find(|(entry, _)| name == *entry)
+                .map(|(_, node)| *node),
+            Node::Samples => self.by_decimal(name).map(|m| Node::SampleDir(m.slot())),
+            Node::Caches => self.by_decimal(name).map(|m| Node::CacheDir(m.slot())),
+            Node::ByName => name
+                .to_str()
+                .and_then(|name| self.caches.get(*self.by_link.get(name)?))
+                .map(|mounted| Node::NameLink(mounted.slot())),
+            Node::Control => ControlFile::ALL
+                .into_iter()
+                .find(|file| name == file.name())
+                .map(|file| match file {
+                    ControlFile::Migrate if self.migration.is_running() => Node::Migrating,
+                    file => Node::ControlFile(file),
+                }),
+            Node::SampleDir(slot) => {
+                let count = self.mounted(slot)?.cache().sample_count();
+                parse_decimal(name)
+                    .filter(|sample| *sample < count)
+                    .map(|sample| Node::Sample(slot, sample))
+            }
+            Node::CacheDir(slot) if name == MANIFEST_FILE => Some(self.manifest_node(slot)?),
+            Node::CacheDir(slot) if name == METADATA_FILE => Some(Node::Metadata(slot)),
+            Node::CacheDir(_) => None,
+            _ => return Err(VfsError::NotADirectory),
+        };
+        self.attr(node.ok_or(VfsError::NotFound)?)
+    }
+
+    /// Attributes of a node.
+    ///
+    /// # Errors
+    /// [`VfsError::NotFound`], [`VfsError::Stale`], and [`VfsError::Damaged`] for a sample whose
+    /// size cannot be known.
+    pub fn getattr(&self, ino: Ino) -> Result<Attr, VfsError> {
+        self.attr(self.node(ino)?)
+    }
+
+    /// Attributes for an entry that a listing gave. An entry whose attributes cannot be known gets
+    /// some that hold for no time at all, so that whoever needs them asks and hears why.
+    #[must_use]
+    pub fn entry_attr(&self, ino: Ino) -> Attr {
+        self.getattr(ino).unwrap_or_else(|_| Attr {
+            ttl: Ttl::Never,
+            ..self.plain(ino, FileKind::File, 0, SystemTime::UNIX_EPOCH)
+        })
+    }
+
+    /// Whether nothing ever appears in or leaves the folder `ino`, so that the absence of a name
+    /// may be remembered.
+    #[must_use]
+    pub fn is_static_dir(&self, ino: Ino) -> bool {
+        !matches!(Node::of(ino), Some(Node::Control) | None)
+    }
+
+    /// Changes nothing: the tree is read-only. Cutting a control file that takes commands is
+    /// accepted, since a shell does that before it writes, and changes nothing either.
+    ///
+    /// # Errors
+    /// [`VfsError::ReadOnly`].
+    pub fn setattr(&self, ino: Ino, change: SetAttr) -> Result<Attr, VfsError> {
+        let SetAttr { mode, uid, gid, .. } = change;
+        match self.node(ino)? {
+            node @ (Node::ControlFile(ControlFile::Migrate) | Node::Migrating)
+                if mode.is_none() && uid.is_none() && gid.is_none() =>
+            {
+                self.attr(node)
+            }
+            _ => Err(VfsError::ReadOnly),
+        }
+    }
+
+    /// Takes a command for a control file, whatever the offset: appending is as good.
+    ///
+    /// # Errors
+    /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
+    pub fn write(self: &Arc<Self>, ino: Ino, data: &[u8]) -> Result<Written, VfsError> {
+        match self.node(ino)? {
+            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => self.start_migration(data),
+            _ => Err(VfsError::ReadOnly),
+        }
+    }
+
+    /// Target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`VfsError::NotASymlink`], [`VfsError::NotFound`].
+    pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>, VfsError> {
+        match self.node(ino)? {
+            Node::NameLink(slot) => Ok(link_target(self.mounted(slot)?).into_bytes()),
+            _ => Err(VfsError::NotASymlink),
+        }
+    }
+
+    /// Bytes and files of the whole tree.
+    #[must_use]
+    pub fn statfs(&self) -> StatFs {
+        let sum = |value: fn(&Mounted) -> u64| {
+            let values = self.caches.iter().map(value);
+            values.fold(0_u64, u64::saturating_add)
+        };
+        let bytes = sum(|mounted| {
+            let cache = mounted.cache();
+            let metadata = cache.metadata_info().identity.len;
+            cache.manifest().decoded_len().saturating_add(metadata)
+        });
+        StatFs {
+            blocks: bytes.div_ceil(u64::from(BLOCK_SIZE)),
+            // The samples, and five nodes more for each cache.
+            files: sum(|mounted| mounted.cache().sample_count().saturating_add(5)),
+            block_size: BLOCK_SIZE,
+            name_max: 255,
+        }
+    }
+
+    /// Calls `sink` for each entry of folder `ino` from `offset` on, until it returns false.
+    /// Entries keep their offsets for the life of the mount.
+    ///
+    /// # Errors
+    /// [`VfsError::NotADirectory`], [`VfsError::NotFound`].
+    pub fn readdir(
+        &self,
+        ino: Ino,
+        offset: u64,
+        sink: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<(), VfsError> {
+        let folder = self.node(ino)?;
+        let parent = match folder {
+            Node::SampleDir(_) => Node::Samples,
+            Node::CacheDir(_) => Node::Caches,
+            _ => Node::Root,
+        };
+        let count = self.entry_count(folder)?;
+        let mut decimal = Decimal::default();
+        for position in offset..count.saturating_add(2) {
+            let (node, kind, name) = match position {
+                0 => (folder, FileKind::Directory, OsStr::new(".")),
+                1 => (parent, FileKind::Directory, OsStr::new("..")),
+                n => match self.entry(folder, n - 2, &mut decimal) {
+                    Some(entry) => entry,
+                    None => continue,
+                },
+            };
+            let entry = DirEntry {
+                ino: node.ino(),
+                next_offset: position + 1,
+                kind,
+                name,
+            };
+            if !sink(entry) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of entries of a folder, without `.` and `..`.
+    fn entry_count(&self, folder: Node) -> Result<u64, VfsError> {
+        Ok(match folder {
+            Node::Root => ROOT_ENTRIES.len() as u64,
+            Node::Samples | Node::Caches | Node::ByName => self.caches.len() as u64,
+            Node::Control => ControlFile::ALL.len() as u64,
+            Node::SampleDir(slot) => self.mounted(slot)?.cache().sample_count(),
+            Node::CacheDir(slot) => self.mounted(slot).map(|_| 2)?,
+            _ => return Err(VfsError::NotADirectory),
+        })
+    }
+
+    /// Entry number `n` of a folder; a cache without a link has none in `/by-name`.
+    fn entry<'a>(
+        &'a self,
+        folder: Node,
+        n: u64,
+        decimal: &'a mut Decimal,
+    ) -> Option<(Node, FileKind, &'a OsStr)> {
+        let at = usize::try_from(n).ok()?;
+        Some(match folder {
+            Node::Root => {
+                let (name, node) = ROOT_ENTRIES.get(at)?;
+                (*node, FileKind::Directory, OsStr::new(name))
+            }
+            Node::Samples => {
+                let entry = &self.caches.get(at)?;
+                let name = decimal.name(entry.entry.cache_id);
+                (Node::SampleDir(entry.slot()), FileKind::Directory, name)
+            }
+            Node::Caches => {
+                let entry = &self.caches.get(at)?;
+                let name = decimal.name(entry.entry.cache_id);
+                (Node::CacheDir(entry.slot()), FileKind::Directory, name)
+            }
+            Node::ByName => {
+                let mounted = self.caches.get(at)?;
+                let name = OsStr::new(mounted.link.as_deref()?);
+                (Node::NameLink(mounted.slot()), FileKind::Symlink, name)
+            }
+            Node::Control => {
+                let file = *ControlFile::ALL.get(at)?;
+                let name = OsStr::new(file.name());
+                (Node::ControlFile(file), FileKind::File, name)
+            }
+            Node::SampleDir(slot) => (Node::Sample(slot, n), FileKind::File, decimal.name(n)),
+            Node::CacheDir(slot) if n == 0 => (
+                self.manifest_node(slot).ok()?,
+                FileKind::File,
+                OsStr::new(MANIFEST_FILE),
+            ),
+            Node::CacheDir(slot) => (
+                Node::Metadata(slot),
+                FileKind::File,
+                OsStr::new(METADATA_FILE),
+            ),
+            _ => return None,
+        })
+    }
+
+    pub(super) fn attr(&self, node: Node) -> Result<Attr, VfsError> {
+        let ino = node.ino();
+        let caches = u32::try_from(self.caches.len()).unwrap_or(u32::MAX - 2);
+        let folder = |subfolders: u32, mtime| {
+            let attr = self.plain(ino, FileKind::Directory, 0, mtime);
+            Ok(Attr {
+                nlink: 2 + subfolders,
+                ..attr
+            })
+        };
+        match node {
+            Node::Root => folder(4, self.newest),
+            Node::Samples | Node::Caches => folder(caches, self.newest),
+            Node::ByName => folder(0, self.newest),
+            Node::Control => folder(0, self.started),
+            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => {
+                let (result, changed) = self.migration.result();
+                Ok(Attr {
+                    perm: 0o600,
+                    ttl: Ttl::Never,
+                    ..self.plain(ino, FileKind::File, result.len() as u64, changed)
+                })
+            }
+            Node::ControlFile(file) => Ok(self.snapshot_attr(&self.snapshot(file))),
+            Node::Snapshot(number) => {
+                let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
+                Ok(self.snapshot_attr(&snapshot))
+            }
+            Node::SampleDir(slot) | Node::CacheDir(slot) => {
+                let attr = self.of_cache(ino, self.mounted(slot)?, FileKind::Directory, 0);
+                Ok(Attr { nlink: 2, ..attr })
+            }
+            Node::Sample(slot, sample) => {
+                let mounted = self.mounted(slot)?;
+                if sample >= mounted.cache().sample_count() {
+                    return Err(VfsError::NotFound);
+                }
+                let size = mounted
+                    .cache()
+                    .payload_len(sample)
+                    .map_err(|error| self.damaged(slot, sample, error))?;
+                Ok(self.of_cache(ino, mounted, FileKind::File, size))
+            }
+            Node::Manifest(slot) => {
+                let mounted = self.mounted(slot)?;
+                let len = mounted.cache().manifest_bytes().len() as u64;
+                Ok(Attr {
+                    // A migration puts another file in its place.
+                    ttl: Ttl::Never,
+                    ..self.of_cache(ino, mounted, FileKind::File, len)
+                })
+            }
+            Node::Migrated(slot) => {
+                let mounted = self.mounted(slot)?;
+                let migrated = mounted.migrated.load_full().ok_or(VfsError::NotFound)?;
+                Ok(self.of_cache(ino, mounted, FileKind::File, migrated.len() as u64))
+            }
+            Node::Metadata(slot) => {
+                let mounted = self.mounted(slot)?;
+                let len = mounted.cache().metadata_info().identity.len;
+                Ok(self.of_cache(ino, mounted, FileKind::File, len))
+            }
+            Node::NameLink(slot) => {
+                let mounted = self.mounted(slot)?;
+                let len = link_target(mounted).len() as u64;
+                let attr = self.of_cache(ino, mounted, FileKind::Symlink, len);
+                Ok(Attr {
+                    perm: 0o777,
+                    ..attr
+                })
+            }
+        }
+    }
+
+    /// The manifest of a cache as it is now.
+    fn manifest_node(&self, slot: u64) -> Result<Node, VfsError> {
+        match self.mounted(slot)?.migrated.load().is_some() {
+            true => Ok(Node::Migrated(slot)),
+            false => Ok(Node::Manifest(slot)),
+        }
+    }
+
+    /// The present text of a control file that changes all the time.
+    pub(super) fn snapshot(&self, file: ControlFile) -> Snapshot {
+        let state = self.damage.changes() + self.migration.runs();
+        self.snapshots.take(file, state, || match file {
+            ControlFile::Damaged => self.damaged_text(),
+            ControlFile::Migrate => Vec::new(),
+            ControlFile::Status => self.status_text(),
+        })
+    }
+
+    fn snapshot_attr(&self, snapshot: &Snapshot) -> Attr {
+        let ino = Node::Snapshot(snapshot.number).ino();
+        let len = snapshot.text.len() as u64;
+        Attr {
+            ttl: Ttl::Never,
+            ..self.plain(ino, FileKind::File, len, snapshot.taken)
+        }
+    }
+
+    fn of_cache(&self, ino: Ino, mounted: &Mounted, kind: FileKind, size: u64) -> Attr {
+        let Permissions { uid, gid, file } = mounted.permissions;
+        let perm = match kind {
+            FileKind::Directory => mounted.permissions.dir(),
+            _ => file,
+        };
+        Attr {
+            perm,
+            uid,
+            gid,
+            ..self.plain(ino, kind, size, mounted.cache().index_info().mtime)
+        }
+    }
+
+    /// Attributes of a node that belongs to no cache.
+    fn plain(&self, ino: Ino, kind: FileKind, size: u64, mtime: SystemTime) -> Attr {
+        Attr {
+            ino,
+            size,
+            mtime,
+            kind,
+            perm: match kind {
+                FileKind::Directory => 0o555,
+                _ => 0o444,
+            },
+            nlink: 1,
+            uid: self.options.uid,
+            gid: self.options.gid,
+            ttl: Ttl::Forever,
+        }
+    }
+
+    fn by_decimal(&self, name: &OsStr) -> Option<&Mounted> {
+        self.caches.get(*self.by_id.get(&parse_decimal(name)?)?)
+    }
+}
+
+fn link_target(mounted: &Mounted) -> String {
+    format!("../samples/{}", mounted.entry.cache_id)
+}
+
+/// Names under `/by-name`: the escaped source name, and `~<cache_id>` after it where several caches
+/// have the same. A name that would be too long has no link.
+pub(super) fn link_names(entries: &[Entry]) -> Vec<Option<String>> {
+    let names: Vec<_> = entries
+        .iter()
+        .map(|entry| escape_component(&entry.cache.manifest().source_name))
+        .collect();
+    let mut uses: HashMap<&str, u32> = HashMap::new();
+    for name in names.iter().flatten() {
+        *uses.entry(name).or_default() += 1;
+    }
+    let unique = |(name, entry): (&Option<String>, &Entry)| {
+        let name = name.as_ref()?;
+        if uses.get(name.as_str()) == Some(&1) {
+            return Some(name.clone());
+        }
+        let name = format!("{name}~{}", entry.cache_id);
+        (name.len() <= NAME_MAX).then_some(name)
+    };
+    let mut links: Vec<_> = names.iter().zip(entries).map(unique).collect();
+    // A source may be called what another's name became; the later one goes without.
+    let mut seen = std::collections::HashSet::new();
+    for link in &mut links {
+        if link.as_ref().is_some_and(|name| !seen.insert(name.clone())) {
+            *link = None;
+        }
+    }
+    debug_assert!(
+        links
+            .iter()
+            .flatten()
+            .all(|name| !OsStr::new(name).as_bytes().contains(&b'/'))
+    );
+    links
+}
