@@ -19,7 +19,10 @@
 
 mod encode;
 mod name;
+mod pipeline;
+mod queue;
 mod shards;
+pub mod source;
 mod staging;
 
 use std::io::{self, BufWriter, Write};
@@ -28,6 +31,7 @@ use std::sync::Arc;
 
 pub use encode::{EncodedBatch, Encoder, Refusal};
 pub use name::SourceName;
+pub use pipeline::Pipeline;
 pub use staging::{Leftover, leftovers};
 
 use crate::error::{Error, Result};
