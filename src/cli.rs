@@ -5,6 +5,7 @@ pub mod demo;
 pub mod migrate;
 pub mod mount;
 mod output;
+pub mod pack;
 pub mod tool;
 pub mod verify;
 

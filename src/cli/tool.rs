@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::verify::{self, VerifyArgs};
-use super::{Verbosity, demo, migrate, refuse, start_logging};
+use super::{Verbosity, demo, migrate, pack, refuse, start_logging};
 
 /// The name that messages start with.
 pub(super) const PROGRAM: &str = "datasetrt";
@@ -22,6 +22,7 @@ struct Tool {
 enum Command {
     Demo(demo::Args),
     Migrate(migrate::Args),
+    Pack(pack::Args),
     Verify(VerifyArgs),
 }
 
@@ -35,6 +36,7 @@ pub fn main() -> ExitCode {
     match tool.command {
         Command::Demo(args) => args.run(),
         Command::Migrate(args) => args.run(),
+        Command::Pack(args) => args.run(),
         Command::Verify(args) => verify::run(&args),
     }
 }
