@@ -6,6 +6,7 @@ pub mod demo;
 pub mod migrate;
 pub mod mount;
 mod output;
+pub mod pack;
 pub mod tool;
 pub mod verify;
 

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use super::cat::{self, CatArgs};
 use super::verify::{self, VerifyArgs};
-use super::{Verbosity, demo, migrate, refuse, start_logging};
+use super::{Verbosity, demo, migrate, pack, refuse, start_logging};
 
 /// The name that messages start with.
 pub(super) const PROGRAM: &str = "datasetrt";
@@ -23,6 +23,7 @@ struct Tool {
 enum Command {
     Demo(demo::Args),
     Migrate(migrate::Args),
+    Pack(pack::Args),
     Verify(VerifyArgs),
     Cat(CatArgs),
 }
@@ -37,6 +38,7 @@ pub fn main() -> ExitCode {
     match tool.command {
         Command::Demo(args) => args.run(),
         Command::Migrate(args) => args.run(),
+        Command::Pack(args) => args.run(),
         Command::Verify(args) => verify::run(&args),
         Command::Cat(args) => cat::run(&args),
     }

@@ -5,7 +5,6 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::infer::{FieldChoices, Inference, Kinds};
 use super::table::{self, Rows, Span, TableKind};
@@ -204,6 +203,8 @@ impl Join {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::format::manifest::FieldKind;
     use crate::format::metadata::Cell;
