@@ -37,16 +37,17 @@ below() {
     fi
 }
 
-below error format storage cache dataset view migrate writer vfs fuse cli
-below format storage cache dataset view migrate writer vfs fuse cli
-below storage format cache dataset view migrate writer vfs fuse cli
-below cache dataset view migrate writer vfs fuse cli
-below dataset view migrate writer vfs fuse cli
-below view storage migrate writer vfs fuse cli
-below migrate view writer vfs fuse cli
-below writer cache dataset view migrate vfs fuse cli
-below vfs fuse cli
-below fuse cli
+below error format storage cache dataset verify view migrate writer vfs fuse cli
+below format storage cache dataset verify view migrate writer vfs fuse cli
+below storage format cache dataset verify view migrate writer vfs fuse cli
+below cache dataset verify view migrate writer vfs fuse cli
+below dataset verify view migrate writer vfs fuse cli
+below verify view migrate writer vfs fuse cli
+below view storage verify migrate writer vfs fuse cli
+below migrate verify view writer vfs fuse cli
+below writer cache dataset verify view migrate vfs fuse cli
+below vfs verify fuse cli
+below fuse verify cli
 
 # Sources are ASCII but for the texts that tests need.
 if grep -rnP '[^\x00-\x7F]' scripts Cargo.toml >&2; then

@@ -1,6 +1,7 @@
 //! One cache whose structure has been checked: manifest, metadata rows, index rows and shard
 //! lengths agree. Payloads are read and checked sample by sample ([`Cache::with_record`]).
 
+mod gates;
 mod record;
 mod validate;
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use gates::Gates;
 pub use record::Record;
 pub use validate::{DecodedSums, FileCheck};
 
@@ -17,7 +19,7 @@ use crate::format::digest::Sha256Digest;
 use crate::format::envelope::Envelope;
 use crate::format::index::{IndexRow, IndexView, ROW_LEN_U64};
 use crate::format::manifest::{MAX_MANIFEST_LEN, Manifest, ManifestFault};
-use crate::format::metadata::{Table, Value};
+use crate::format::metadata::{Table, Value, ValueRef};
 use crate::format::record::HEADER_LEN;
 use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR};
 use crate::storage::{self, FileInfo, MappedFile, OpenFileLimit, ShardFiles, StoredFile};
@@ -31,10 +33,12 @@ pub struct Cache {
     manifest_bytes: Vec<u8>,
     table: Table,
     envelope: Envelope,
-    index: Arc<MappedFile>,
-    metadata_info: FileInfo,
+    index: MappedFile,
+    metadata: MappedFile,
     dir_info: FileInfo,
     shards: ShardFiles,
+    /// Present when shards are to be hashed before they are served.
+    gates: Option<Gates>,
 }
 
 impl Cache {
@@ -46,12 +50,13 @@ impl Cache {
     /// [`Error::Incomplete`] without a manifest, [`Error::UnsupportedVersion`], [`Error::Damaged`]
     /// naming the file, or [`Error::Io`].
     pub fn open(dir: &Path, limit: &Arc<OpenFileLimit>) -> Result<Self> {
-        let (manifest, manifest_bytes) = read_manifest(dir)?;
+        let (manifest, manifest_bytes) = Self::read_manifest(dir)?;
         let shards = open_shards(dir, &manifest, limit)?;
-        let index = Arc::new(MappedFile::open(&dir.join(INDEX_FILE))?);
-        check_index(&dir.join(INDEX_FILE), (*index).as_ref(), &manifest)?;
-        let (table, metadata_info) = open_table(dir, &manifest)?;
-        Ok(Self {
+        let index = MappedFile::open(&dir.join(INDEX_FILE))?;
+        check_index(&dir.join(INDEX_FILE), index.as_ref(), &manifest)?;
+        let metadata = MappedFile::open(&dir.join(METADATA_FILE))?;
+        let table = open_table(&dir.join(METADATA_FILE), &metadata, &manifest)?;
+        let cache = Self {
             envelope: Envelope::new(&manifest.schema),
             dir_info: storage::stat(dir)?,
             dir: dir.to_path_buf(),
@@ -59,9 +64,58 @@ impl Cache {
             manifest_bytes,
             table,
             index,
-            metadata_info,
+            metadata,
             shards,
-        })
+            gates: None,
+        };
+        cache.intact()?;
+        Ok(cache)
+    }
+
+    /// From now on hashes each shard once, before anything of it is given out.
+    pub fn check_shards_on_access(&mut self) {
+        self.gates = Some(Gates::new(self.manifest.shards.len()));
+    }
+
+    /// How many shards were hashed and found right before they were served; `None` unless
+    /// [`Cache::check_shards_on_access`] was asked for.
+    #[must_use]
+    pub fn shards_checked_on_access(&self) -> Option<usize> {
+        self.gates.as_ref().map(Gates::opened)
+    }
+
+    /// Whether the mapped files still were whole at the last access. Asked after each use of them
+    /// and before its result is believed.
+    fn intact(&self) -> Result<()> {
+        for (file, name) in [(&self.index, INDEX_FILE), (&self.metadata, METADATA_FILE)] {
+            file.intact()
+                .map_err(|fault| fault.in_file(&self.dir.join(name)))?;
+        }
+        Ok(())
+    }
+
+    /// Reads and checks the manifest of the cache in folder `dir`, and nothing else; also gives its
+    /// bytes.
+    ///
+    /// # Errors
+    /// As [`Cache::open`].
+    pub fn read_manifest(dir: &Path) -> Result<(Manifest, Vec<u8>)> {
+        let path = dir.join(MANIFEST_FILE);
+        let bytes = match storage::read_small(&path, MAX_MANIFEST_LEN) {
+            Err(Error::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound && storage::exists(dir) =>
+            {
+                return Err(Error::Incomplete {
+                    cache: dir.to_path_buf(),
+                });
+            }
+            other => other?,
+        };
+        match Manifest::parse(&bytes) {
+            Ok(manifest) => Ok((manifest, bytes)),
+            Err(ManifestFault::Version(found)) => Err(Error::UnsupportedVersion { path, found }),
+            Err(ManifestFault::Fault(fault)) => Err(fault.in_file(&path)),
+        }
     }
 
     /// The folder, as it was given.
@@ -109,7 +163,7 @@ impl Cache {
     /// Attributes of `metadata.arrow`.
     #[must_use]
     pub fn metadata_info(&self) -> &FileInfo {
-        &self.metadata_info
+        self.metadata.info()
     }
 
     /// Attributes of the folder.
@@ -146,12 +200,14 @@ impl Cache {
             .row(sample)
             .filter(|_| sample < self.sample_count())
             .ok_or_else(|| self.no_such_sample(sample))?;
-        (0..self.manifest.schema.len())
+        let values = (0..self.manifest.schema.len())
             .map(|column| match row.value(column) {
-                Ok(value) => Ok(value.map(crate::format::metadata::ValueRef::to_owned)),
+                Ok(value) => Ok(value.map(ValueRef::to_owned)),
                 Err(fault) => Err(fault.in_sample(&self.dir.join(METADATA_FILE), sample)),
             })
-            .collect()
+            .collect();
+        self.intact()?;
+        values
     }
 
     /// Puts the metadata of `sample` into `out`, which is cleared first, as the JSON object that
@@ -176,7 +232,7 @@ impl Cache {
     pub fn read_metadata_file(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         let path = self.dir.join(METADATA_FILE);
         let file = StoredFile::open(&path)?;
-        let seen = self.metadata_info.identity;
+        let seen = self.metadata.identity();
         if file.identity() != seen {
             return Err(storage::replaced(seen, file.identity()).in_file(&path));
         }
@@ -190,8 +246,32 @@ impl Cache {
         Ok(len)
     }
 
-    fn index(&self) -> IndexView<'_> {
-        IndexView::new((*self.index).as_ref())
+    /// The rows of `index.bin` as they are now. They were checked when the cache was opened; the
+    /// file may have changed under the mapping since.
+    #[must_use]
+    pub fn index(&self) -> IndexView<'_> {
+        IndexView::new(self.index.as_ref())
+    }
+
+    /// Path of the shard at position `shard` of the manifest's list; empty when there is none.
+    #[must_use]
+    pub fn shard_path(&self, shard: usize) -> PathBuf {
+        self.shards.path(shard)
+    }
+
+    /// Puts the usual JSON spelling of the sample's row of `metadata.arrow` into `out`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] for a null, or when the file was changed in
+    /// place.
+    pub fn metadata_json(&self, sample: u64, out: &mut Vec<u8>) -> Result<()> {
+        if sample >= self.sample_count() {
+            return Err(self.no_such_sample(sample));
+        }
+        self.envelope
+            .write_row(&self.table, sample, out)
+            .map_err(|fault| fault.in_sample(&self.dir.join(METADATA_FILE), sample))?;
+        self.intact()
     }
 
     /// The index row of `sample`, checked again: the file may have changed under the mapping.
@@ -200,6 +280,7 @@ impl Cache {
             return Err(self.no_such_sample(sample));
         }
         let row = self.index().row(sample);
+        self.intact()?;
         row.and_then(|row| Some((row, usize::try_from(row.shard).ok()?)))
             .filter(|(row, _)| check_row(*row, &self.manifest).is_ok())
             .ok_or_else(|| {
@@ -219,25 +300,6 @@ impl Cache {
             sample,
             count: self.sample_count(),
         }
-    }
-}
-
-fn read_manifest(dir: &Path) -> Result<(Manifest, Vec<u8>)> {
-    let path = dir.join(MANIFEST_FILE);
-    let bytes = match storage::read_small(&path, MAX_MANIFEST_LEN) {
-        Err(Error::Io { source, .. })
-            if source.kind() == std::io::ErrorKind::NotFound && storage::exists(dir) =>
-        {
-            return Err(Error::Incomplete {
-                cache: dir.to_path_buf(),
-            });
-        }
-        other => other?,
-    };
-    match Manifest::parse(&bytes) {
-        Ok(manifest) => Ok((manifest, bytes)),
-        Err(ManifestFault::Version(found)) => Err(Error::UnsupportedVersion { path, found }),
-        Err(ManifestFault::Fault(fault)) => Err(fault.in_file(&path)),
     }
 }
 
@@ -314,12 +376,9 @@ fn check_row(row: IndexRow, manifest: &Manifest) -> Result<(), Fault> {
     ))
 }
 
-fn open_table(dir: &Path, manifest: &Manifest) -> Result<(Table, FileInfo)> {
-    let path = dir.join(METADATA_FILE);
-    let file = MappedFile::open(&path)?;
-    let info = *file.info();
-    let table = Table::open(Bytes::from_owner(file), &manifest.schema)
-        .map_err(|fault| fault.in_file(&path))?;
+fn open_table(path: &Path, file: &MappedFile, manifest: &Manifest) -> Result<Table> {
+    let table = Table::open(Bytes::from_owner(file.clone()), &manifest.schema)
+        .map_err(|fault| fault.in_file(path))?;
     match table.rows() {
         Some(rows) if rows != manifest.sample_count => Err(Fault::new(
             FaultKind::RowCount,
@@ -329,7 +388,7 @@ fn open_table(dir: &Path, manifest: &Manifest) -> Result<(Table, FileInfo)> {
             ),
             format!("{rows} rows"),
         )
-        .in_file(&path)),
-        _ => Ok((table, info)),
+        .in_file(path)),
+        _ => Ok(table),
     }
 }

@@ -22,8 +22,19 @@ pub struct Entry {
     pub cache_id: u64,
     /// The cache.
     pub cache: Arc<Cache>,
-    /// Whether every checksum was found right when the list was opened.
-    pub validated: bool,
+    /// Which of its checksums were compared when the list was opened.
+    pub validated: Validated,
+}
+
+/// How far the checksums of a cache have been compared.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Validated {
+    /// Not at all: its structure was checked.
+    Structure,
+    /// Those of metadata.arrow and index.bin; each shard's is, before it is first served.
+    OnAccess,
+    /// All.
+    Checksums,
 }
 
 /// A list of caches, each opened and with an identity of its own.
@@ -54,41 +65,20 @@ impl Dataset {
     /// # Errors
     /// [`Error::DuplicateCacheId`].
     pub fn open_valid(paths: &[PathBuf]) -> Result<Self> {
-        let limit = OpenFileLimit::for_process();
-        let opened = in_parallel(paths.len(), |n| {
-            paths.get(n).map(|path| Cache::open(path, &limit))
-        });
         let mut dataset = Self {
             entries: Vec::new(),
             skipped: Vec::new(),
         };
-        for (position, cache) in opened.into_iter().flatten().enumerate() {
-            match cache {
-                Ok(cache) => dataset.entries.push(Entry {
-                    position,
-                    cache_id: cache.manifest().cache_id.unwrap_or(position as u64),
-                    cache: Arc::new(cache),
-                    validated: false,
-                }),
+        for opened in open_each(paths) {
+            match opened {
+                Ok(entry) => dataset.entries.push(entry),
                 Err(error) => dataset.skipped.push(error),
             }
         }
-        dataset.refuse_duplicates()?;
-        Ok(dataset)
-    }
-
-    fn refuse_duplicates(&self) -> Result<()> {
-        let mut first = HashMap::new();
-        for entry in &self.entries {
-            if let Some(other) = first.insert(entry.cache_id, entry) {
-                return Err(Error::DuplicateCacheId {
-                    cache_id: entry.cache_id,
-                    first: other.cache.dir().to_path_buf(),
-                    second: entry.cache.dir().to_path_buf(),
-                });
-            }
+        match duplicates(&dataset.entries).into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(dataset),
         }
-        Ok(())
     }
 
     /// The caches, in the order of the list.
@@ -108,6 +98,46 @@ impl Dataset {
     pub fn entry(&self, cache_id: u64) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.cache_id == cache_id)
     }
+}
+
+/// Opens each of `paths`, in parallel; the results are in their order, and each entry has the
+/// identity that its place gives it. Equal identities are not looked for ([`duplicates`]).
+pub(crate) fn open_each(paths: &[PathBuf]) -> Vec<Result<Entry>> {
+    let limit = OpenFileLimit::for_process();
+    let opened = in_parallel(paths.len(), |n| {
+        paths.get(n).map(|path| Cache::open(path, &limit))
+    });
+    let opened = opened.into_iter().flatten().enumerate();
+    opened
+        .map(|(position, cache)| {
+            let cache = cache?;
+            Ok(Entry {
+                position,
+                cache_id: cache.manifest().cache_id.unwrap_or(position as u64),
+                cache: Arc::new(cache),
+                validated: Validated::Structure,
+            })
+        })
+        .collect()
+}
+
+/// An [`Error::DuplicateCacheId`] for each entry whose identity an earlier one has, with the entry's
+/// position.
+pub(crate) fn duplicates<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<(usize, Error)> {
+    let mut first: HashMap<u64, &Entry> = HashMap::new();
+    let mut errors = Vec::new();
+    for entry in entries {
+        let earlier = *first.entry(entry.cache_id).or_insert(entry);
+        if earlier.position != entry.position {
+            let error = Error::DuplicateCacheId {
+                cache_id: entry.cache_id,
+                first: earlier.cache.dir().to_path_buf(),
+                second: entry.cache.dir().to_path_buf(),
+            };
+            errors.push((entry.position, error));
+        }
+    }
+    errors
 }
 
 /// One error for all of `errors`, which is not empty.

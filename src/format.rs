@@ -11,6 +11,7 @@ pub mod digest;
 pub mod envelope;
 pub mod index;
 pub mod manifest;
+pub mod manifest_edit;
 pub mod metadata;
 pub mod record;
 

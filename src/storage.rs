@@ -3,10 +3,13 @@
 //! Positioned reads of named files, small whole files, mapped files, and (in `publish`) the one way
 //! in which a file appears under its final name. The seam for caches that lie elsewhere.
 
+mod guard;
 mod mapped;
 mod publish;
+mod reader;
 mod scratch;
 mod shard_files;
+mod walk;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -15,9 +18,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 pub use mapped::MappedFile;
-pub use publish::{StagedFile, create_dir_synced, remove_tree, rename_dir_synced, sync_dir};
+pub use publish::{
+    DirLock, Replaced, StagedFile, Step, StepHook, already_there, check_replaceable,
+    create_dir_synced, create_dirs_synced, remove_empty_dir, remove_tree, rename_dir_synced,
+    replace_file, sync_dir, sync_folder_of, test_step,
+};
+pub use reader::FileReader;
 pub use scratch::ScratchFile;
 pub use shard_files::{OpenFileLimit, ShardFiles};
+pub use walk::{Walked, walk};
 
 use crate::error::{Error, Fault, FaultKind, Result};
 
@@ -171,6 +180,19 @@ impl StoredFile {
     /// What the system says; [`io::ErrorKind::UnexpectedEof`] when the file ends before.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)
+    }
+
+    /// Reads some bytes from byte `offset` on; none at the end of the file.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        loop {
+            match self.file.read_at(buf, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
     }
 
     /// Asks the system to read `len` bytes from `offset` on ahead of use; a hint without answer.

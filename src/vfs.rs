@@ -9,6 +9,7 @@ mod counters;
 mod damage;
 mod joined;
 mod lazy_file;
+mod migration;
 mod names;
 mod node;
 mod payloads;
@@ -21,15 +22,18 @@ mod xattr;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError};
+pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError, Written};
 pub use counters::{Counters, Request};
 pub use node::Ino;
 
 use access::Permissions;
+use arc_swap::ArcSwapOption;
 use damage::Damage;
 use lazy_file::LazyFile;
+use migration::Migration;
 use node::{MAX_SAMPLES, MAX_SLOTS, Node};
 use payloads::Payloads;
 use snapshots::Snapshots;
@@ -38,6 +42,7 @@ use views::Views;
 use crate::cache::Cache;
 use crate::dataset::{Dataset, Entry};
 use crate::error::{Error, Result};
+use crate::format::manifest::FormatVersion;
 use crate::view::{OnCollision, ViewSpec};
 
 /// How a tree is shown.
@@ -95,6 +100,8 @@ struct Mounted {
     permissions: Permissions,
     /// Its name under `/by-name`, when its source name can be one.
     link: Option<String>,
+    /// The manifest that a migration has put in the place of the one that was loaded.
+    migrated: ArcSwapOption<Vec<u8>>,
 }
 
 impl Mounted {
@@ -105,12 +112,31 @@ impl Mounted {
     fn cache(&self) -> &Cache {
         &self.entry.cache
     }
+
+    /// The manifest as it is now.
+    fn manifest_version(&self) -> FormatVersion {
+        match self.migrated.load().is_some() {
+            true => FormatVersion::V3,
+            false => self.cache().manifest().version,
+        }
+    }
+
+    /// Takes the manifest from disk, if it is the migrated form of the one that was loaded.
+    fn reload_manifest(&self) {
+        if let Ok((manifest, bytes)) = Cache::read_manifest(self.cache().dir())
+            && manifest.cache_id == Some(self.entry.cache_id)
+            && bytes != self.cache().manifest_bytes()
+        {
+            self.migrated.store(Some(Arc::new(bytes)));
+        }
+    }
 }
 
 /// The tree over one list of caches.
 #[derive(Debug)]
 pub struct Vfs {
     options: VfsOptions,
+    dataset: Dataset,
     caches: Vec<Mounted>,
     by_id: HashMap<u64, usize>,
     by_slot: HashMap<u64, usize>,
@@ -124,6 +150,7 @@ pub struct Vfs {
     snapshots: Snapshots,
     views: Views,
     joined: LazyFile,
+    migration: Migration,
 }
 
 impl Vfs {
@@ -132,7 +159,7 @@ impl Vfs {
     /// # Errors
     /// [`Error::Refused`] for more caches or samples than inode numbers can tell apart;
     /// [`Error::View`] for a view that was asked for and cannot be shown.
-    pub fn new(dataset: &Dataset, options: VfsOptions) -> Result<Self> {
+    pub fn new(dataset: Dataset, options: VfsOptions) -> Result<Self> {
         let links = tree::link_names(dataset.entries());
         let caches: Vec<Mounted> = dataset
             .entries()
@@ -142,6 +169,7 @@ impl Vfs {
                 permissions: Permissions::of(&entry.cache, &options),
                 entry: entry.clone(),
                 link,
+                migrated: ArcSwapOption::empty(),
             })
             .collect();
         for mounted in &caches {
@@ -167,12 +195,14 @@ impl Vfs {
             .iter()
             .map(|mounted| mounted.cache().index_info().mtime)
             .max();
+        let started = SystemTime::now();
         Ok(Self {
             by_id: numbered(|mounted| mounted.entry.cache_id),
             by_slot: numbered(Mounted::slot),
             by_link: by_link.collect(),
             skipped: dataset.skipped().iter().map(Error::chain).collect(),
-            started: SystemTime::now(),
+            started,
+            migration: Migration::new(started),
             newest: newest.unwrap_or(SystemTime::UNIX_EPOCH),
             counters: Counters::default(),
             damage: Damage::default(),
@@ -181,6 +211,7 @@ impl Vfs {
             views,
             joined: LazyFile::default(),
             caches,
+            dataset,
             options,
         })
     }

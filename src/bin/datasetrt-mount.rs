@@ -1,2 +1,7 @@
 //! `datasetrt-mount`: the mount daemon.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    datasetrt::cli::mount::main()
+}

@@ -31,7 +31,7 @@ impl Cache {
         shards
             .map(|(n, shard)| (FileCheck::Shard(n), shard.byte_len))
             .chain([
-                (FileCheck::Metadata, self.metadata_info.identity.len),
+                (FileCheck::Metadata, self.metadata.identity().len),
                 (FileCheck::Index, self.index_info().identity.len),
             ])
     }
@@ -140,17 +140,23 @@ impl DecodedSums {
     /// # Errors
     /// [`FaultKind::DecodedSum`] for the first shard that differs.
     pub fn compare(&self, cache: &Cache) -> Result<()> {
-        for (n, (sum, shard)) in self.0.iter().zip(&cache.manifest.shards).enumerate() {
+        self.mismatches(cache).next().map_or(Ok(()), Err)
+    }
+
+    /// A [`FaultKind::DecodedSum`] for each shard that differs, once all samples were added.
+    pub fn mismatches<'a>(&'a self, cache: &'a Cache) -> impl Iterator<Item = Error> + 'a {
+        let shards = self.0.iter().zip(&cache.manifest.shards).enumerate();
+        shards.filter_map(|(n, (sum, shard))| {
             let found = sum.bytes.load(Ordering::Relaxed);
-            if found != shard.decoded_len && !sum.unknown.load(Ordering::Relaxed) {
-                return Err(Fault::new(
-                    FaultKind::DecodedSum,
-                    format!("{} bytes (uncompressed_byte_len)", shard.decoded_len),
-                    format!("{found} bytes, decoded as {}", shard.compression.name()),
-                )
-                .in_file(&cache.shards.path(n)));
+            if found == shard.decoded_len || sum.unknown.load(Ordering::Relaxed) {
+                return None;
             }
-        }
-        Ok(())
+            let fault = Fault::new(
+                FaultKind::DecodedSum,
+                format!("{} bytes (uncompressed_byte_len)", shard.decoded_len),
+                format!("{found} bytes, decoded as {}", shard.compression.name()),
+            );
+            Some(fault.in_file(&cache.shards.path(n)))
+        })
     }
 }

@@ -4,6 +4,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use super::cat::{self, CatArgs};
+use super::verify::{self, VerifyArgs};
+use super::{Verbosity, demo, migrate, pack, refuse, start_logging};
+
+/// The name that messages start with.
+pub(super) const PROGRAM: &str = "datasetrt";
+
 /// Make, check and explain DatasetRT caches.
 #[derive(Debug, Parser)]
 #[command(name = "datasetrt", version, about, disable_help_subcommand = true)]
@@ -13,11 +20,26 @@ struct Tool {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Demo(demo::Args),
+    Migrate(migrate::Args),
+    Pack(pack::Args),
+    Verify(VerifyArgs),
+    Cat(CatArgs),
+}
 
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
 #[must_use]
 pub fn main() -> ExitCode {
     let tool = Tool::parse();
-    match tool.command {}
+    if let Err(error) = start_logging(PROGRAM, Verbosity::default(), None) {
+        return refuse(PROGRAM, &format!("cannot start the log: {error}"), false);
+    }
+    match tool.command {
+        Command::Demo(args) => args.run(),
+        Command::Migrate(args) => args.run(),
+        Command::Pack(args) => args.run(),
+        Command::Verify(args) => verify::run(&args),
+        Command::Cat(args) => cat::run(&args),
+    }
 }

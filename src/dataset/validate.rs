@@ -1,10 +1,11 @@
 //! `--validate-cache`: every checksum and every sum of a list, on all cores.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use super::{Dataset, Entry, in_parallel, several};
+use super::{Dataset, Entry, Validated, in_parallel, several};
 use crate::cache::{DecodedSums, FileCheck};
 use crate::error::{Error, Result};
 
@@ -33,6 +34,29 @@ impl Dataset {
             .fold(0, u64::saturating_add)
     }
 
+    /// Hashes metadata.arrow and index.bin of every cache now, and has each shard hashed before it is
+    /// first served. Caches that failed leave the list if `skip` is set.
+    ///
+    /// # Errors
+    /// Without `skip`: everything that was found wrong.
+    pub fn validate_on_access(&mut self, skip: bool) -> Result<()> {
+        let results = in_parallel(self.entries.len(), |n| {
+            self.check_file(n, FileCheck::Metadata, &|_| ())?;
+            self.check_file(n, FileCheck::Index, &|_| ())
+        });
+        let failures = results.into_iter().enumerate();
+        let failures = failures.filter_map(|(n, result)| Some((n, result.err()?)));
+        self.settle(failures.collect(), skip)?;
+        for entry in &mut self.entries {
+            // The list was just opened: nobody else holds its caches yet.
+            if let Some(cache) = Arc::get_mut(&mut entry.cache) {
+                cache.check_shards_on_access();
+                entry.validated = Validated::OnAccess;
+            }
+        }
+        Ok(())
+    }
+
     /// Hashes every file of every cache, compares each shard's sum of decoded payloads, and marks
     /// the caches that passed. Caches that failed leave the list if `skip` is set.
     ///
@@ -40,6 +64,15 @@ impl Dataset {
     /// Without `skip`: everything that was found wrong.
     pub fn validate(&mut self, skip: bool, progress: Progress<'_>) -> Result<()> {
         let failures = self.failures(progress);
+        self.settle(failures, skip)?;
+        for entry in &mut self.entries {
+            entry.validated = Validated::Checksums;
+        }
+        Ok(())
+    }
+
+    /// Refuses the list for its failures, or leaves out the caches that have some.
+    fn settle(&mut self, failures: Vec<(usize, Error)>, skip: bool) -> Result<()> {
         let mut errors = Vec::new();
         let mut failed = vec![false; self.entries.len()];
         for (n, error) in failures {
@@ -54,9 +87,6 @@ impl Dataset {
         self.skipped.extend(errors);
         let mut failed = failed.into_iter();
         self.entries.retain(|_| failed.next() == Some(false));
-        for entry in &mut self.entries {
-            entry.validated = true;
-        }
         Ok(())
     }
 

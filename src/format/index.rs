@@ -80,7 +80,7 @@ impl<'a> IndexView<'a> {
     }
 
     /// All rows in order.
-    pub fn rows(&self) -> impl ExactSizeIterator<Item = IndexRow> + 'a {
+    pub fn rows(self) -> impl ExactSizeIterator<Item = IndexRow> + 'a {
         self.rows.iter().map(IndexRow::decode)
     }
 }

@@ -11,6 +11,8 @@
 //! The decoders take nothing on trust: each length is compared with what surrounds it before it is
 //! used in arithmetic, as a slice bound or for a buffer.
 
+use lz4_flex::block::CompressTable;
+
 use crate::error::{Fault, FaultKind};
 
 /// Bytes of the field that gives the length of the JSON.
@@ -190,51 +192,104 @@ fn lz4_len(bits: u8, input: &mut impl Iterator<Item = u8>) -> usize {
     len
 }
 
-/// Appends one record to `out`.
+/// Makes records; keeps the compressor's tables and a buffer between them.
+#[derive(Default)]
+pub struct RecordEncoder {
+    /// For payloads below 65535 bytes: what a block looks like depends on the size of the table.
+    small: Option<CompressTable>,
+    large: Option<CompressTable>,
+    block: Vec<u8>,
+}
+
+/// From this length on, in bytes, LZ4 blocks are made with 32-bit table entries.
+const LARGE_TABLE_FROM: usize = 0xFFFF;
+/// A block buffer above this size is given back after use.
+const KEEP_BLOCK: usize = 8 << 20;
+
+impl RecordEncoder {
+    /// Appends one record to `out`. On an error `out` is as before.
+    ///
+    /// # Errors
+    /// [`FaultKind::Payload`] when `payload` has 4 GiB or more and the compression is lz4, whose
+    /// length field has 32 bits.
+    pub fn append(
+        &mut self,
+        json: &[u8],
+        payload: &[u8],
+        compression: Compression,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        match compression {
+            Compression::None => {
+                out.reserve(8 + json.len() + payload.len());
+                put_envelope(json, out);
+                out.extend_from_slice(payload);
+            }
+            Compression::Lz4 => {
+                let Ok(len) = u32::try_from(payload.len()) else {
+                    return Err(Fault::new(
+                        FaultKind::Payload,
+                        "an lz4 payload below 4 GiB",
+                        format!("{} bytes", payload.len()),
+                    ));
+                };
+                let block = self.compress(payload)?;
+                out.reserve(12 + json.len() + block.len());
+                put_envelope(json, out);
+                out.extend_from_slice(&len.to_le_bytes());
+                out.extend_from_slice(block);
+                if self.block.len() > KEEP_BLOCK {
+                    self.block = Vec::new();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn compress(&mut self, payload: &[u8]) -> Result<&[u8], Fault> {
+        let table = match payload.len() < LARGE_TABLE_FROM {
+            true => self.small.get_or_insert_with(CompressTable::small),
+            false => self.large.get_or_insert_with(CompressTable::large),
+        };
+        let most = lz4_flex::block::get_maximum_output_size(payload.len());
+        if self.block.len() < most {
+            self.block.resize(most, 0);
+        }
+        lz4_flex::block::compress_into_with_table(payload, &mut self.block, table)
+            .ok()
+            .and_then(|written| self.block.get(..written))
+            .ok_or_else(|| {
+                Fault::new(
+                    FaultKind::Payload,
+                    "a payload that lz4 can compress",
+                    format!("{} bytes that it refuses", payload.len()),
+                )
+            })
+    }
+}
+
+fn put_envelope(json: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(json.len() as u64).to_le_bytes());
+    out.extend_from_slice(json);
+}
+
+impl std::fmt::Debug for RecordEncoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecordEncoder").finish_non_exhaustive()
+    }
+}
+
+/// Appends one record to `out`, as [`RecordEncoder::append`] does.
 ///
 /// # Errors
-/// [`FaultKind::Payload`] when `payload` has 4 GiB or more and the compression is lz4, whose length
-/// field has 32 bits.
+/// As there.
 pub fn encode_record(
     json: &[u8],
     payload: &[u8],
     compression: Compression,
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    out.extend_from_slice(&(json.len() as u64).to_le_bytes());
-    out.extend_from_slice(json);
-    match compression {
-        Compression::None => out.extend_from_slice(payload),
-        Compression::Lz4 => {
-            let Ok(len) = u32::try_from(payload.len()) else {
-                return Err(Fault::new(
-                    FaultKind::Payload,
-                    "an lz4 payload below 4 GiB",
-                    format!("{} bytes", payload.len()),
-                ));
-            };
-            out.extend_from_slice(&len.to_le_bytes());
-            let start = out.len();
-            out.resize(
-                start + lz4_flex::block::get_maximum_output_size(payload.len()),
-                0,
-            );
-            let written = out
-                .get_mut(start..)
-                .map(|room| lz4_flex::block::compress_into(payload, room));
-            match written {
-                Some(Ok(written)) => out.truncate(start + written),
-                _ => {
-                    return Err(Fault::new(
-                        FaultKind::Payload,
-                        "a payload that lz4 can compress",
-                        format!("{} bytes that it refuses", payload.len()),
-                    ));
-                }
-            }
-        }
-    }
-    Ok(())
+    RecordEncoder::default().append(json, payload, compression, out)
 }
 
 #[cfg(test)]

@@ -1,20 +1,26 @@
-//! Files mapped for reading. The only unsafe code of the crate.
+//! Files mapped for reading.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use memmap2::Mmap;
 
+use super::guard::Guarded;
 use super::{FileIdentity, FileInfo, StoredFile};
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, FaultKind, Result};
 
 /// A whole file, mapped read-only and shared, so that all readers of the file share its pages.
 ///
 /// The mapping outlives the descriptor. Its bytes are what the file holds at the time of each
-/// access: code above must not rely on an earlier check of them for memory safety.
+/// access: code above must not rely on an earlier check of them for memory safety. Bytes that the
+/// file has lost (it was cut, or its disk failed) read as zeros, and [`MappedFile::intact`] tells.
+#[derive(Clone, Debug)]
+pub struct MappedFile(Arc<Inner>);
+
 #[derive(Debug)]
-pub struct MappedFile {
-    /// `None` for an empty file, which cannot be mapped.
-    map: Option<Mmap>,
+struct Inner {
+    /// `None` for an empty file, which cannot be mapped. The guard goes before the map.
+    map: Option<(Guarded, Mmap)>,
     info: FileInfo,
 }
 
@@ -26,34 +32,81 @@ impl MappedFile {
     pub fn open(path: &Path) -> Result<Self> {
         let (file, info) = StoredFile::open_with_info(path)?;
         if info.identity.len == 0 {
-            return Ok(Self { map: None, info });
+            return Ok(Self(Arc::new(Inner { map: None, info })));
         }
         // SAFETY: the map is private to this value and read-only. Another process may change or cut
         // the file; readers take bytes by checked index and assume nothing of them (see the type).
         #[allow(unsafe_code)]
         let map =
             unsafe { Mmap::map(file.file()) }.map_err(|source| Error::io(path, "map", source))?;
-        Ok(Self {
-            map: Some(map),
+        Ok(Self(Arc::new(Inner {
+            map: Some((Guarded::new(&map), map)),
             info,
-        })
+        })))
     }
 
     /// Device, inode and length when it was mapped.
     #[must_use]
     pub fn identity(&self) -> FileIdentity {
-        self.info.identity
+        self.0.info.identity
     }
 
     /// Attributes when it was mapped.
     #[must_use]
     pub fn info(&self) -> &FileInfo {
-        &self.info
+        &self.0.info
+    }
+
+    /// Whether all bytes that were read so far were the file's. To be asked after reading and
+    /// before what was read is believed.
+    ///
+    /// # Errors
+    /// [`FaultKind::Replaced`] when bytes were lost.
+    pub fn intact(&self) -> Result<(), Fault> {
+        match &self.0.map {
+            Some((guard, _)) if guard.is_broken() => Err(Fault::new(
+                FaultKind::Replaced,
+                format!("{} bytes, as when it was opened", self.0.info.identity.len),
+                "bytes that cannot be read any more: the file was cut or its disk failed",
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
 impl AsRef<[u8]> for MappedFile {
     fn as_ref(&self) -> &[u8] {
-        self.map.as_deref().unwrap_or_default()
+        self.0.map.as_ref().map_or(&[], |(_, map)| map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_cut_reads_as_zeros_and_is_marked() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cut, whole) = (dir.path().join("cut"), dir.path().join("whole"));
+        for path in [&cut, &whole] {
+            std::fs::write(path, vec![7; 3 << 16]).unwrap();
+        }
+        for _ in 0..3 {
+            std::fs::write(&cut, vec![7; 3 << 16]).unwrap();
+            let (map, other) = (
+                MappedFile::open(&cut).unwrap(),
+                MappedFile::open(&whole).unwrap(),
+            );
+            assert_eq!(map.as_ref()[2 << 16], 7);
+            map.intact().unwrap();
+            let file = std::fs::File::options().write(true).open(&cut).unwrap();
+            file.set_len(1 << 16).unwrap();
+            assert_eq!(map.as_ref()[0], 7);
+            assert_eq!(map.as_ref()[2 << 16], 0);
+            assert_eq!(map.as_ref()[(3 << 16) - 1], 0);
+            assert_eq!(map.intact().unwrap_err().kind, FaultKind::Replaced);
+            assert_eq!(other.as_ref()[2 << 16], 7);
+            other.intact().unwrap();
+        }
     }
 }

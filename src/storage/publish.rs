@@ -1,9 +1,15 @@
 //! How files appear under their final names: written beside them, synced, renamed, folder synced.
 
+mod replace;
+mod test_step;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+pub use replace::{Replaced, Step, StepHook, check_replaceable, replace_file, sync_folder_of};
+pub use test_step::test_step;
 
 use crate::error::{Error, Result};
 
@@ -21,12 +27,20 @@ impl StagedFile {
     /// # Errors
     /// [`Error::Io`].
     pub fn create(path: &Path) -> Result<Self> {
+        Self::create_with_mode(path, 0o666).map_err(|source| Error::io(path, "create", source))
+    }
+
+    /// Creates `path`, which must not exist and which only its owner can read and write.
+    fn create_private(path: &Path) -> io::Result<Self> {
+        Self::create_with_mode(path, 0o600)
+    }
+
+    fn create_with_mode(path: &Path, mode: u32) -> io::Result<Self> {
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
-            .mode(0o666)
-            .open(path)
-            .map_err(|source| Error::io(path, "create", source))?;
+            .mode(mode)
+            .open(path)?;
         Ok(Self {
             file,
             path: path.to_path_buf(),
@@ -48,6 +62,22 @@ impl StagedFile {
         self.sync()?;
         self.kept = true;
         Ok(())
+    }
+
+    /// Makes the written bytes durable and renames the file to `path`, in the same folder, replacing
+    /// what is there; then makes the name durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; before the rename, the file is then removed.
+    pub fn commit_as(mut self, path: &Path) -> Result<()> {
+        self.sync()?;
+        fs::rename(&self.path, path)
+            .map_err(|source| Error::io(path, "rename the finished file to it", source))?;
+        self.kept = true;
+        match parent_of(path) {
+            Some(dir) => sync_dir(dir),
+            None => Ok(()),
+        }
     }
 
     fn sync(&self) -> Result<()> {
@@ -91,22 +121,101 @@ pub fn sync_dir(dir: &Path) -> Result<()> {
 /// [`Error::Io`].
 pub fn create_dir_synced(dir: &Path) -> Result<()> {
     fs::create_dir(dir).map_err(|source| Error::io(dir, "create the folder", source))?;
-    match dir.parent() {
+    match parent_of(dir) {
         Some(parent) => sync_dir(parent),
         None => Ok(()),
     }
 }
 
+/// Creates `dir` and what is missing above it, and makes the names durable. Gives the folders that
+/// it created, the uppermost first.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn create_dirs_synced(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut missing: Vec<&Path> = dir
+        .ancestors()
+        .take_while(|dir| !dir.as_os_str().is_empty() && !dir.exists())
+        .collect();
+    missing.reverse();
+    for dir in &missing {
+        create_dir_synced(dir)?;
+    }
+    Ok(missing.into_iter().map(Path::to_path_buf).collect())
+}
+
+/// Removes folder `dir` if nothing is in it.
+pub fn remove_empty_dir(dir: &Path) {
+    let _ = fs::remove_dir(dir);
+}
+
 /// Renames folder `from` to `to`, which must not exist, and makes that durable.
 ///
 /// # Errors
-/// [`Error::Io`]; rename(2) refuses to replace a folder that holds anything.
+/// [`Error::Refused`] when something exists at `to`, which is then untouched; [`Error::Io`].
 pub fn rename_dir_synced(from: &Path, to: &Path) -> Result<()> {
-    fs::rename(from, to)
-        .map_err(|source| Error::io(to, "rename the finished folder to it", source))?;
-    match to.parent() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        // Not every file system can do it; rename(2) itself refuses to replace a folder that holds
+        // anything.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if !super::exists(to) => {
+            fs::rename(from, to)
+                .map_err(|source| Error::io(to, "rename the finished folder to it", source))?;
+        }
+        Err(_) if super::exists(to) => return Err(already_there(to)),
+        Err(error) => {
+            let action = "rename the finished folder to it";
+            return Err(Error::io(to, action, error.into()));
+        }
+    }
+    match parent_of(to) {
         Some(parent) => sync_dir(parent),
         None => Ok(()),
+    }
+}
+
+/// The refusal to replace what exists at `path`.
+#[must_use]
+pub fn already_there(path: &Path) -> Error {
+    Error::refused(
+        path,
+        "already exists and is never overwritten (remove it, or choose another name)",
+    )
+}
+
+/// The folder that holds `path`; the working folder for a bare name.
+fn parent_of(path: &Path) -> Option<&Path> {
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Some(Path::new(".")),
+        other => other,
+    }
+}
+
+/// A lock on a folder that the system gives back when its owner ends, however that happens.
+#[derive(Debug)]
+pub struct DirLock(#[allow(dead_code, reason = "the open folder holds the lock")] File);
+
+impl DirLock {
+    /// Takes the lock, or gives `None` while somebody else has it. Where the file system has no
+    /// locks it is given to everybody.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn try_take(dir: &Path) -> Result<Option<Self>> {
+        use rustix::fs::{FlockOperation, flock};
+        use rustix::io::Errno;
+
+        let open = File::open(dir).map_err(|source| Error::io(dir, "open", source))?;
+        match flock(&open, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOLCK | Errno::NOSYS | Errno::BADF) => {
+                Ok(Some(Self(open)))
+            }
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(Error::io(dir, "lock", error.into())),
+        }
     }
 }
 

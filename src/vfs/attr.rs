@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use super::Ino;
 use crate::error::Error;
+use crate::migrate::ManifestUpdateError;
 
 /// The three kinds of node in the tree.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -78,6 +79,24 @@ pub struct SetAttr {
     pub times: bool,
 }
 
+/// What becomes of a write.
+pub enum Written {
+    /// All bytes were taken.
+    All,
+    /// The bytes ask for work that takes its time: to be run on a thread of its own, and only then
+    /// answered with what it returns.
+    Later(Box<dyn FnOnce() -> Result<(), VfsError> + Send>),
+}
+
+impl std::fmt::Debug for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::All => "All",
+            Self::Later(_) => "Later",
+        })
+    }
+}
+
 /// Capacity of the tree; nothing is ever free.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct StatFs {
@@ -113,8 +132,8 @@ pub enum VfsError {
     Busy,
     /// The sample or its cache is damaged or cannot be read.
     Damaged(Arc<Error>),
-    /// An operation of a control file failed; the errno that stopped it, when it has one.
-    Failed(Arc<Error>),
+    /// A migration failed; it knows the errno that stopped it.
+    Migration(Arc<ManifestUpdateError>),
     /// The node has no extended attribute of this name.
     NoAttribute,
     /// The mount does not do this; it need not be asked again.

@@ -39,16 +39,18 @@ const FIRST_SAMPLE: u64 = 16;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum ControlFile {
     Damaged,
+    Migrate,
     Status,
 }
 
 impl ControlFile {
     /// All of them, in the order in which the folder lists them.
-    pub(super) const ALL: [Self; 2] = [Self::Damaged, Self::Status];
+    pub(super) const ALL: [Self; 3] = [Self::Damaged, Self::Migrate, Self::Status];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Damaged => "damaged",
+            Self::Migrate => "migrate",
             Self::Status => "status",
         }
     }
@@ -77,6 +79,9 @@ pub(super) enum Node {
     ViewLines(u32),
     /// `/.control/<file>`, as the folder lists it
     ControlFile(ControlFile),
+    /// `/.control/migrate` while a migration runs. A node of its own, because the kernel lets one
+    /// writer at a time at a file, and the next would wait instead of hearing that it is busy.
+    Migrating,
     /// `/.control/<file>`, as it was at one moment
     Snapshot(u64),
     /// `/samples/<cache_id>`
@@ -87,6 +92,8 @@ pub(super) enum Node {
     CacheDir(u64),
     /// `/caches/<cache_id>/manifest.json`
     Manifest(u64),
+    /// `/caches/<cache_id>/manifest.json` after a migration: another file, as rename(2) makes it
+    Migrated(u64),
     /// `/caches/<cache_id>/metadata.arrow`
     Metadata(u64),
     /// `/by-name/<source_name>`
@@ -102,8 +109,9 @@ impl Node {
             Self::Caches => 3,
             Self::ByName => 4,
             Self::Control => 5,
-            Self::Views => 6,
-            Self::JoinedTable => 7,
+            Self::Migrating => 6,
+            Self::Views => 7,
+            Self::JoinedTable => 8,
             Self::ViewDir(view, folder) => {
                 VIEW | u64::from(view) << SLOT_SHIFT | (FIRST_FOLDER + u64::from(folder))
             }
@@ -118,6 +126,7 @@ impl Node {
             Self::Manifest(slot) => inside(slot, 2),
             Self::Metadata(slot) => inside(slot, 3),
             Self::NameLink(slot) => inside(slot, 4),
+            Self::Migrated(slot) => inside(slot, 5),
             Self::Sample(slot, sample) => inside(slot, FIRST_SAMPLE + sample),
         })
     }
@@ -142,8 +151,9 @@ impl Node {
                 3 => Self::Caches,
                 4 => Self::ByName,
                 5 => Self::Control,
-                6 => Self::Views,
-                7 => Self::JoinedTable,
+                6 => Self::Migrating,
+                7 => Self::Views,
+                8 => Self::JoinedTable,
                 n => {
                     let n = usize::try_from(n.checked_sub(FIRST_CONTROL)?).ok()?;
                     Self::ControlFile(*ControlFile::ALL.get(n)?)
@@ -156,6 +166,7 @@ impl Node {
             2 => Self::Manifest(slot),
             3 => Self::Metadata(slot),
             4 => Self::NameLink(slot),
+            5 => Self::Migrated(slot),
             n => Self::Sample(slot, n.checked_sub(FIRST_SAMPLE)?),
         })
     }
@@ -173,6 +184,7 @@ mod tests {
             Node::Caches,
             Node::ByName,
             Node::Control,
+            Node::Migrating,
             Node::Views,
             Node::JoinedTable,
             Node::ViewDir(0, 0),
@@ -188,6 +200,7 @@ mod tests {
                 Node::SampleDir(slot),
                 Node::CacheDir(slot),
                 Node::Manifest(slot),
+                Node::Migrated(slot),
                 Node::Metadata(slot),
                 Node::NameLink(slot),
                 Node::Sample(slot, 0),
@@ -200,7 +213,7 @@ mod tests {
             assert!(seen.insert(node.ino()), "{node:?}");
         }
         assert_eq!(Node::Root.ino(), Ino::ROOT);
-        for free in [0, 8, 99, (1 << SLOT_SHIFT) | 9] {
+        for free in [0, 9, 99, (1 << SLOT_SHIFT) | 9] {
             assert_eq!(Node::of(Ino(free)), None);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::node::ControlFile;
 use super::payloads::{Found, Payload, PayloadError, Sizes};
 use super::{Ino, Mounted, Node, Vfs, VfsError};
 use crate::cache::Record;
@@ -23,6 +24,8 @@ impl Vfs {
     pub fn read(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, VfsError> {
         match self.node(ino)? {
             Node::Sample(slot, sample) => {
+                #[cfg(debug_assertions)]
+                panic_if_asked(sample);
                 let mounted = self.mounted(slot)?;
                 let len = self
                     .read_sample(mounted, sample, offset, out)
@@ -36,11 +39,21 @@ impl Vfs {
                 offset,
                 out,
             )),
+            Node::Migrated(slot) => {
+                let migrated = self.mounted(slot)?.migrated.load_full();
+                Ok(copy_from(&migrated.ok_or(VfsError::NotFound)?, offset, out))
+            }
+            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => {
+                Ok(copy_from(&self.migration.result().0, offset, out))
+            }
             Node::Metadata(slot) => self
                 .mounted(slot)?
                 .cache()
                 .read_metadata_file(offset, out)
-                .map_err(|error| VfsError::Damaged(Arc::new(error))),
+                .map_err(|error| {
+                    log::error!("{}", error.chain());
+                    VfsError::Damaged(Arc::new(error))
+                }),
             Node::JoinedTable => read_scratch("/metadata.arrow", self.joined_table()?, offset, out),
             Node::ViewLines(view) => {
                 read_scratch("metadata.jsonl", self.view_lines(view)?, offset, out)
@@ -53,6 +66,24 @@ impl Vfs {
             Node::NameLink(_) => Err(VfsError::NotFound),
             _ => Err(VfsError::IsADirectory),
         }
+    }
+
+    /// Whether [`Vfs::read`] would take long: it has a large payload to decode, or to wait for, or a
+    /// file over many samples to make. Such a read should have a thread of its own, so that other
+    /// requests go on.
+    #[must_use]
+    pub fn reads_slowly(&self, ino: Ino) -> bool {
+        if self.is_unmade(ino) {
+            return true;
+        }
+        let Some(Node::Sample(slot, sample)) = Node::of(ino) else {
+            return false;
+        };
+        let Some(mounted) = self.at_slot(slot) else {
+            return false;
+        };
+        mounted.cache().decodes_slowly(sample).unwrap_or(false)
+            && !self.payloads.has((slot, sample))
     }
 
     fn read_sample(
@@ -164,4 +195,19 @@ fn copy_from(bytes: &[u8], offset: u64, out: &mut [u8]) -> usize {
         to.copy_from_slice(from);
     }
     n
+}
+
+/// For tests of what a panic does to a mount: in debug builds, reading the sample whose number is in
+/// this variable panics.
+#[cfg(debug_assertions)]
+#[allow(clippy::panic)]
+fn panic_if_asked(sample: u64) {
+    static ASKED: std::sync::OnceLock<Option<u64>> = std::sync::OnceLock::new();
+    let asked = ASKED.get_or_init(|| {
+        let asked = std::env::var("DATASETRT_TEST_PANIC_AT_SAMPLE").ok()?;
+        asked.parse().ok()
+    });
+    if *asked == Some(sample) {
+        panic!("asked for by a test");
+    }
 }

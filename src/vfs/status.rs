@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::Vfs;
 use super::counters::Request;
+use crate::dataset::Validated;
 
 impl Vfs {
     /// JSON, described in docs/semantics.md.
@@ -18,10 +19,16 @@ impl Vfs {
                     "cache_id": mounted.entry.cache_id,
                     "position": mounted.entry.position,
                     "source_name": cache.manifest().source_name,
-                    "format_version": cache.manifest().version.number(),
+                    "format_version": mounted.manifest_version().number(),
                     "samples": cache.sample_count(),
                     "decoded_bytes": cache.manifest().decoded_len(),
-                    "validation": if mounted.entry.validated { "checksums" } else { "structure" },
+                    "validation": match mounted.entry.validated {
+                        Validated::Structure => "structure",
+                        Validated::OnAccess => "access",
+                        Validated::Checksums => "checksums",
+                    },
+                    "shards": cache.manifest().shards.len(),
+                    "shards_checked_on_access": cache.shards_checked_on_access(),
                     "damaged": self.damage.count(mounted.slot()),
                 })
             })

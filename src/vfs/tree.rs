@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::access::Permissions;
 use super::names::{Decimal, parse_decimal};
 use super::node::ControlFile;
 use super::snapshots::Snapshot;
-use super::{Attr, DirEntry, FileKind, Ino, Mounted, Node, SetAttr, StatFs, Ttl, Vfs, VfsError};
+use super::{
+    Attr, DirEntry, FileKind, Ino, Mounted, Node, SetAttr, StatFs, Ttl, Vfs, VfsError, Written,
+};
 use crate::dataset::Entry;
 use crate::format::{MANIFEST_FILE, METADATA_FILE};
 use crate::view::{NAME_MAX, escape_component};
@@ -50,21 +53,29 @@ impl Vfs {
             Node::Control => ControlFile::ALL
                 .into_iter()
                 .find(|file| name == file.name())
-                .map(Node::ControlFile),
+                .map(|file| match file {
+                    ControlFile::Migrate if self.migration.is_running() => Node::Migrating,
+                    file => Node::ControlFile(file),
+                }),
             Node::SampleDir(slot) => {
                 let count = self.mounted(slot)?.cache().sample_count();
                 parse_decimal(name)
                     .filter(|sample| *sample < count)
                     .map(|sample| Node::Sample(slot, sample))
             }
-            Node::CacheDir(slot) if name == MANIFEST_FILE => Some(Node::Manifest(slot)),
+            Node::CacheDir(slot) if name == MANIFEST_FILE => Some(self.manifest_node(slot)?),
             Node::CacheDir(slot) if name == METADATA_FILE => Some(Node::Metadata(slot)),
             Node::CacheDir(_) => None,
             Node::Views => self.find_view(name),
             Node::ViewDir(view, folder) => self.find_in_view(view, folder, name)?,
             _ => return Err(VfsError::NotADirectory),
         };
-        self.attr(node.ok_or(VfsError::NotFound)?)
+        let node = node.ok_or(VfsError::NotFound)?;
+        if let Node::Sample(slot, sample) = node {
+            // Whoever looks a sample up by name mostly reads it next.
+            self.mounted(slot)?.cache().read_ahead(sample);
+        }
+        self.attr(node)
     }
 
     /// Attributes of a node.
@@ -98,22 +109,32 @@ impl Vfs {
         !matches!(Node::of(ino), Some(Node::Control) | None)
     }
 
-    /// Changes nothing: the tree is read-only.
+    /// Changes nothing: the tree is read-only. Cutting a control file that takes commands is
+    /// accepted, since a shell does that before it writes, and changes nothing either.
     ///
     /// # Errors
     /// [`VfsError::ReadOnly`].
     pub fn setattr(&self, ino: Ino, change: SetAttr) -> Result<Attr, VfsError> {
-        let _ = (self.node(ino)?, change);
-        Err(VfsError::ReadOnly)
+        let SetAttr { mode, uid, gid, .. } = change;
+        match self.node(ino)? {
+            node @ (Node::ControlFile(ControlFile::Migrate) | Node::Migrating)
+                if mode.is_none() && uid.is_none() && gid.is_none() =>
+            {
+                self.attr(node)
+            }
+            _ => Err(VfsError::ReadOnly),
+        }
     }
 
-    /// Takes nothing: the tree is read-only.
+    /// Takes a command for a control file, whatever the offset: appending is as good.
     ///
     /// # Errors
-    /// [`VfsError::ReadOnly`].
-    pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<u32, VfsError> {
-        let _ = (self.node(ino)?, offset, data);
-        Err(VfsError::ReadOnly)
+    /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
+    pub fn write(self: &Arc<Self>, ino: Ino, data: &[u8]) -> Result<Written, VfsError> {
+        match self.node(ino)? {
+            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => self.start_migration(data),
+            _ => Err(VfsError::ReadOnly),
+        }
     }
 
     /// Target of a symbolic link.
@@ -244,7 +265,7 @@ impl Vfs {
             }
             Node::SampleDir(slot) => (Node::Sample(slot, n), FileKind::File, decimal.name(n)),
             Node::CacheDir(slot) if n == 0 => (
-                Node::Manifest(slot),
+                self.manifest_node(slot).ok()?,
                 FileKind::File,
                 OsStr::new(MANIFEST_FILE),
             ),
@@ -279,6 +300,14 @@ impl Vfs {
             Node::Samples | Node::Caches => folder(caches, self.newest),
             Node::ByName => folder(0, self.newest),
             Node::Control => folder(0, self.started),
+            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => {
+                let (result, changed) = self.migration.result();
+                Ok(Attr {
+                    perm: 0o600,
+                    ttl: Ttl::Never,
+                    ..self.plain(ino, FileKind::File, result.len() as u64, changed)
+                })
+            }
             Node::ControlFile(file) => Ok(self.snapshot_attr(&self.snapshot(file))),
             Node::Snapshot(number) => {
                 let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
@@ -308,7 +337,16 @@ impl Vfs {
             Node::Manifest(slot) => {
                 let mounted = self.mounted(slot)?;
                 let len = mounted.cache().manifest_bytes().len() as u64;
-                Ok(self.of_cache(ino, mounted, FileKind::File, len))
+                Ok(Attr {
+                    // A migration puts another file in its place.
+                    ttl: Ttl::Never,
+                    ..self.of_cache(ino, mounted, FileKind::File, len)
+                })
+            }
+            Node::Migrated(slot) => {
+                let mounted = self.mounted(slot)?;
+                let migrated = mounted.migrated.load_full().ok_or(VfsError::NotFound)?;
+                Ok(self.of_cache(ino, mounted, FileKind::File, migrated.len() as u64))
             }
             Node::Metadata(slot) => {
                 let mounted = self.mounted(slot)?;
@@ -327,11 +365,20 @@ impl Vfs {
         }
     }
 
-    /// The present text of a control file.
+    /// The manifest of a cache as it is now.
+    fn manifest_node(&self, slot: u64) -> Result<Node, VfsError> {
+        match self.mounted(slot)?.migrated.load().is_some() {
+            true => Ok(Node::Migrated(slot)),
+            false => Ok(Node::Manifest(slot)),
+        }
+    }
+
+    /// The present text of a control file that changes all the time.
     pub(super) fn snapshot(&self, file: ControlFile) -> Snapshot {
-        let state = self.damage.changes();
+        let state = self.damage.changes() + self.migration.runs();
         self.snapshots.take(file, state, || match file {
             ControlFile::Damaged => self.damaged_text(),
+            ControlFile::Migrate => Vec::new(),
             ControlFile::Status => self.status_text(),
         })
     }

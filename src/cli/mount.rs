@@ -1,0 +1,140 @@
+//! `datasetrt-mount`: from the command line to a mount that answers, and to its end.
+
+mod args;
+mod background;
+mod config;
+mod options;
+mod ready;
+mod tree;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+pub use args::Validate;
+pub use config::MountConfig;
+
+use self::background::Launcher;
+use self::config::Wrong;
+use self::ready::{ReadyFd, notify_manager};
+use super::{EXIT_USAGE, refuse, start_logging};
+use crate::error::{Error, Result};
+use crate::fuse::{self, MountOptions, Session};
+use crate::vfs::Vfs;
+
+const PROGRAM: &str = "datasetrt-mount";
+/// How often unused memory is looked for.
+const TIDY: Duration = Duration::from_secs(5);
+
+/// Runs the program with this process's command line.
+#[must_use]
+pub fn main() -> ExitCode {
+    let command_line: Vec<OsString> = env::args_os().collect();
+    let config = options::parse(&command_line)
+        .map_err(Wrong::Usage)
+        .and_then(MountConfig::resolve);
+    let config = match config {
+        Ok(config) => config,
+        Err(Wrong::Usage(error)) => return usage(&error),
+        Err(Wrong::Refused(error)) => return refuse(PROGRAM, &error.chain(), false),
+    };
+    if !config.foreground && !config.background_half {
+        return background::launch(&command_line, config.ready_fd).unwrap_or_else(|error| {
+            let reason = format!("cannot start the background process: {error}");
+            refuse(PROGRAM, &reason, false)
+        });
+    }
+    let logged = config.log_file.is_some();
+    match serve(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => refuse(PROGRAM, &error.chain(), logged),
+    }
+}
+
+/// Prints what clap has to say: help and version to stdout with 0, the rest to stderr with 2.
+fn usage(error: &clap::Error) -> ExitCode {
+    // With stdout or stderr closed there is nobody to tell.
+    let _ = error.print();
+    if error.use_stderr() {
+        ExitCode::from(EXIT_USAGE)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// Mounts in this process and serves until the end.
+fn serve(mut config: MountConfig) -> Result<()> {
+    // Before anything is opened: see there.
+    let ready_fd = config
+        .ready_fd
+        .filter(|_| !config.launcher_tells())
+        .map(ReadyFd::adopt)
+        .transpose();
+    let ready_fd =
+        ready_fd.map_err(|source| Error::io("--ready-fd", "take over the descriptor", source))?;
+    let launcher = config.background_half.then(Launcher::connect).transpose();
+    let launcher =
+        launcher.map_err(|source| Error::io(PROGRAM, "reach the launching process", source))?;
+    config.add_listed()?;
+    let log_file = config.log_file.as_deref();
+    start_logging(PROGRAM, config.verbosity, log_file).map_err(|source| {
+        Error::io(
+            log_file.unwrap_or(Path::new("stderr")),
+            "open the log",
+            source,
+        )
+    })?;
+
+    let mountpoint = fuse::prepare(&config.mountpoint, config.allow_other)?;
+    let vfs = Arc::new(tree::open(&config, &mountpoint)?);
+    let options = MountOptions {
+        mountpoint,
+        allow_other: config.allow_other,
+        noexec: config.noexec,
+    };
+    let session = Session::start(Arc::clone(&vfs), &options, config.threads)?;
+    keep_tidy(&vfs);
+    let shown = options.mountpoint.display();
+    if let Some(signal) = session.stopped() {
+        log::warn!("{shown}: stopped by {signal} before the mount was ready");
+    } else {
+        if let Some(launcher) = launcher {
+            let failed = |source| Error::io(&options.mountpoint, "go to the background", source);
+            launcher.detach(log_file).map_err(failed)?;
+        }
+        if let Some(ready_fd) = ready_fd {
+            ready_fd.ready();
+        }
+        let pid = std::process::id();
+        notify_manager(&format!("READY=1\nMAINPID={pid}\n"));
+        log::info!("{shown}: mounted (process {pid})");
+    }
+    let end = session.wait(|| {
+        notify_manager("STOPPING=1\n");
+        vfs.stop_migration();
+    })?;
+    log::info!("{shown}: {end}");
+    Ok(())
+}
+
+/// Has unused memory given back every few seconds, for as long as the tree is there.
+fn keep_tidy(vfs: &Arc<Vfs>) {
+    let vfs = Arc::downgrade(vfs);
+    let tidier = thread::Builder::new().name("tidy".to_owned());
+    let started = tidier.spawn(move || {
+        loop {
+            thread::sleep(TIDY);
+            match vfs.upgrade() {
+                Some(vfs) => vfs.tidy(),
+                None => return,
+            }
+        }
+    });
+    if let Err(error) = started {
+        log::warn!("unused memory will not be given back: cannot start a thread: {error}");
+    }
+}

@@ -1,0 +1,138 @@
+//! The command line of `datasetrt-mount` as typed; [`super::config`] makes sense of it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Parser, ValueEnum};
+
+use crate::cli::parse_size;
+
+const EXAMPLES: &str = "\
+Examples:
+  datasetrt-mount /data/caches/train /mnt/train
+      Mount one cache in the background, then read /mnt/train/samples/<cache_id>/0
+  datasetrt-mount -f --validate-cache --allow-other /data/caches /mnt/all
+      Mount every cache in the folder /data/caches, check all checksums first, stay in
+      the foreground, and let other users in
+
+Unmount with `fusermount3 -u MOUNTPOINT` (or `umount` as root), or by SIGTERM. In /etc/fstab:
+  /data/caches  /mnt/all  fuse.datasetrt-mount  allow_other,validate_cache=access,nofail  0 0
+
+Exit status: 0 mounted (or, with -f, ended as asked), 1 refused with the reason on stderr, 2 wrong usage.";
+
+/// Mount DatasetRT caches as ordinary read-only files.
+///
+/// Each sample of each cache appears as one file, /samples/<cache_id>/<sample_id>. The order of the
+/// caches decides the ids of those with format version 2.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "datasetrt-mount",
+    version,
+    after_help = EXAMPLES,
+    args_override_self = true,
+    override_usage = "datasetrt-mount [OPTIONS] <CACHES>... <MOUNTPOINT>\n       \
+                      datasetrt-mount [OPTIONS] --caches-from <FILE> [CACHES]... <MOUNTPOINT>"
+)]
+pub(super) struct Args {
+    /// Cache folders, or folders whose children are caches (by name, bytewise); the last path is
+    /// the mountpoint, an existing directory
+    #[arg(value_name = "PATHS", required = true, num_args = 1..)]
+    pub(super) paths: Vec<PathBuf>,
+
+    /// Read more cache folders from FILE, one path a line, after those named here
+    #[arg(long, value_name = "FILE", help_heading = "Caches")]
+    pub(super) caches_from: Option<PathBuf>,
+
+    /// Leave out caches that cannot be opened, with a warning; the others keep their positions
+    /// [default: refuse to mount, naming every bad cache]
+    #[arg(long, help_heading = "Caches")]
+    pub(super) skip_invalid: bool,
+
+    /// Compare the SHA-256 of all files: before mounting, or of each shard before its first byte
+    /// is served [default when absent: check the structure only; bare: startup]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "startup",
+        hide_possible_values = false,
+        help_heading = "Caches"
+    )]
+    pub(super) validate_cache: Option<Validate>,
+
+    /// Memory for decoded samples, such as 64MiB
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size, help_heading = "Caches")]
+    pub(super) cache_memory: u64,
+
+    /// Stay in the foreground [default: return once the mount answers]
+    #[arg(short, long, help_heading = "Mount")]
+    pub(super) foreground: bool,
+
+    /// Mount options, comma separated (`\,` is a comma); takes the usual words of mount(8) and every
+    /// long option of this program, as in -o allow_other,threads=8; `ro` changes nothing: only
+    /// .control can be written in any case
+    #[arg(short = 'o', value_name = "OPTIONS", action = ArgAction::Append, help_heading = "Mount")]
+    pub(super) options: Vec<OsString>,
+
+    /// Let other users in, as far as the mode bits of the caches do
+    #[arg(long, help_heading = "Mount")]
+    pub(super) allow_other: bool,
+
+    /// Threads that answer the kernel; more help where shards lie on slow disks
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "Mount")]
+    pub(super) threads: u16,
+
+    /// Owner of all files [default: that of each cache]
+    #[arg(long, value_name = "UID", help_heading = "Mount")]
+    pub(super) uid: Option<u32>,
+
+    /// Group of all files [default: that of each cache]
+    #[arg(long, value_name = "GID", help_heading = "Mount")]
+    pub(super) gid: Option<u32>,
+
+    /// Permission bits to take away from 0444, in octal [default: those that each cache lacks]
+    #[arg(long, value_name = "MASK", value_parser = parse_umask, help_heading = "Mount")]
+    pub(super) umask: Option<u16>,
+
+    /// Write READY=1 to this file descriptor when the mount answers, then close it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..), help_heading = "Mount")]
+    pub(super) ready_fd: Option<i32>,
+
+    /// Log more; twice: everything (RUST_LOG overrides)
+    #[arg(short, long, action = ArgAction::Count, help_heading = "Messages")]
+    pub(super) verbose: u8,
+
+    /// Log errors only
+    #[arg(short, long, conflicts_with = "verbose", help_heading = "Messages")]
+    pub(super) quiet: bool,
+
+    /// Append the log to FILE [default: stderr while in the foreground, then nowhere]
+    #[arg(long, value_name = "FILE", help_heading = "Messages")]
+    pub(super) log_file: Option<PathBuf>,
+
+    /// This is the background half, with a socket to the other half as its standard output.
+    #[arg(long, hide = true)]
+    pub(super) background_half: bool,
+
+    /// Set by `-o noexec` only: there is no reason to type it as a long option.
+    #[arg(skip)]
+    pub(super) noexec: bool,
+}
+
+/// When checksums are compared.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Validate {
+    /// All of them, before mounting
+    Startup,
+    /// Each shard's once, before its first byte is served
+    Access,
+}
+
+fn parse_umask(text: &str) -> Result<u16, String> {
+    match u16::from_str_radix(text, 8) {
+        Ok(mask) if mask <= 0o777 => Ok(mask),
+        _ => Err("expected octal digits up to 777".to_owned()),
+    }
+}

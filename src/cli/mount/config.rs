@@ -1,0 +1,131 @@
+//! What the command line means: absolute paths, the list of caches, resolved choices.
+
+use std::path::{self, Path, PathBuf};
+
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+
+use super::args::{Args, Validate};
+use crate::cli::Verbosity;
+use crate::cli::cache_list::read_list;
+use crate::error::{Error, Result};
+
+/// One mount as asked for.
+#[derive(Clone, Debug)]
+pub struct MountConfig {
+    /// The given folders in order, absolute: caches, or folders of caches.
+    pub caches: Vec<PathBuf>,
+    caches_from: Option<PathBuf>,
+    /// The mountpoint, absolute.
+    pub mountpoint: PathBuf,
+    /// Leave out caches that cannot be opened.
+    pub skip_invalid: bool,
+    /// When to compare checksums, if at all.
+    pub validate: Option<Validate>,
+    /// Bytes for decoded samples.
+    pub cache_memory: u64,
+    /// Stay in the foreground.
+    pub foreground: bool,
+    /// Let other users in.
+    pub allow_other: bool,
+    /// Refuse to run programs from the mount.
+    pub noexec: bool,
+    /// Event threads.
+    pub threads: usize,
+    /// Owner of all files, instead of that of each cache.
+    pub uid: Option<u32>,
+    /// Group of all files, instead of that of each cache.
+    pub gid: Option<u32>,
+    /// Bits to take away from 0444.
+    pub umask: Option<u16>,
+    /// Where to say that the mount answers.
+    pub ready_fd: Option<i32>,
+    /// How much to log.
+    pub verbosity: Verbosity,
+    /// Where to log, instead of stderr; absolute.
+    pub log_file: Option<PathBuf>,
+    /// This process is the background half of a mount command.
+    pub(super) background_half: bool,
+}
+
+/// Why there is no [`MountConfig`].
+#[derive(Debug)]
+pub(super) enum Wrong {
+    /// The command line is wrong.
+    Usage(clap::Error),
+    /// It is right, and cannot be followed.
+    Refused(Error),
+}
+
+impl MountConfig {
+    /// Whether `--ready-fd` names standard output in the background half, which there is the socket to
+    /// the first half: then that one has to write to it.
+    pub(super) fn launcher_tells(&self) -> bool {
+        self.background_half && self.ready_fd == Some(1)
+    }
+
+    pub(super) fn resolve(args: Args) -> std::result::Result<Self, Wrong> {
+        let mut paths = args.paths;
+        let Some(mountpoint) = paths.pop() else {
+            return Err(usage("a mountpoint is needed"));
+        };
+        if paths.is_empty() && args.caches_from.is_none() {
+            return Err(usage(
+                "a cache folder and a mountpoint are needed (in this order)",
+            ));
+        }
+        Ok(Self {
+            caches: absolute_all(paths).map_err(Wrong::Refused)?,
+            caches_from: args.caches_from,
+            mountpoint: absolute(&mountpoint).map_err(Wrong::Refused)?,
+            skip_invalid: args.skip_invalid,
+            validate: args.validate_cache,
+            cache_memory: args.cache_memory,
+            foreground: args.foreground,
+            allow_other: args.allow_other,
+            noexec: args.noexec,
+            threads: usize::from(args.threads),
+            uid: args.uid,
+            gid: args.gid,
+            umask: args.umask,
+            ready_fd: args.ready_fd,
+            verbosity: Verbosity {
+                verbose: args.verbose,
+                quiet: args.quiet,
+            },
+            log_file: args
+                .log_file
+                .as_deref()
+                .map(absolute)
+                .transpose()
+                .map_err(Wrong::Refused)?,
+            background_half: args.background_half,
+        })
+    }
+
+    /// Adds the caches of `--caches-from`. Only the half that serves may do this: the list may be a
+    /// pipe, which can be read once.
+    pub(super) fn add_listed(&mut self) -> Result<()> {
+        let Some(list) = self.caches_from.take() else {
+            return Ok(());
+        };
+        self.caches.extend(read_list(&list).and_then(absolute_all)?);
+        if self.caches.is_empty() {
+            return Err(Error::refused(list, "no cache folder is listed here"));
+        }
+        Ok(())
+    }
+}
+
+fn usage(text: &str) -> Wrong {
+    Wrong::Usage(Args::command().error(ErrorKind::MissingRequiredArgument, text))
+}
+
+fn absolute_all(paths: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+    paths.iter().map(|path| absolute(path)).collect()
+}
+
+/// The background process changes to `/`, so no path may depend on where it was started.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    path::absolute(path).map_err(|source| Error::io(path, "make this an absolute path", source))
+}

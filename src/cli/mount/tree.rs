@@ -1,0 +1,95 @@
+//! From the list of caches to the tree that is mounted.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{MountConfig, Validate};
+use crate::dataset::{self, Dataset};
+use crate::error::{Error, Result};
+use crate::vfs::{Vfs, VfsOptions};
+
+/// Opens and checks the caches and makes the tree over them.
+///
+/// # Errors
+/// When a cache is refused; each is named. When the mountpoint overlaps with a cache.
+pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
+    let paths = dataset::expand(&config.caches)?;
+    let mut dataset = if config.skip_invalid {
+        Dataset::open_valid(&paths)?
+    } else {
+        Dataset::open(&paths)?
+    };
+    match config.validate {
+        None => {}
+        Some(Validate::Startup) => validate(&mut dataset, config.skip_invalid)?,
+        Some(Validate::Access) => dataset.validate_on_access(config.skip_invalid)?,
+    }
+    for error in dataset.skipped() {
+        log::warn!("skipped: {}", error.chain());
+    }
+    if dataset.entries().is_empty() {
+        return Err(Error::refused(
+            mountpoint,
+            "nothing to mount: every cache was skipped (the warnings say why)",
+        ));
+    }
+    for entry in dataset.entries() {
+        let members = entry.cache.real_paths()?;
+        if let Some(reason) = overlap(mountpoint, entry.cache.dir(), &members) {
+            return Err(Error::refused(&config.mountpoint, reason));
+        }
+    }
+    let options = VfsOptions {
+        mountpoint: mountpoint.to_path_buf(),
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        show_uid: config.uid,
+        show_gid: config.gid,
+        umask: config.umask.map(u32::from),
+        cache_memory: config.cache_memory,
+        ..VfsOptions::default()
+    };
+    Vfs::new(dataset, options)
+}
+
+/// Compares all checksums, with a bar when somebody is watching.
+fn validate(dataset: &mut Dataset, skip: bool) -> Result<()> {
+    if !std::io::stderr().is_terminal() {
+        return dataset.validate(skip, &|_| ());
+    }
+    let bar = ProgressBar::new(dataset.validation_len());
+    let template = "checking {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    let result = dataset.validate(skip, &|bytes| bar.inc(bytes));
+    bar.finish_and_clear();
+    result
+}
+
+/// Why a mountpoint that is, lies in, or contains a folder or file of the cache at `dir` is refused:
+/// the daemon would wait for itself, or the mount would hide what it serves.
+fn overlap(mountpoint: &Path, dir: &Path, members: &[PathBuf]) -> Option<String> {
+    // The first one is the folder itself.
+    members.iter().enumerate().find_map(|(n, member)| {
+        let how = if mountpoint == member {
+            "is"
+        } else if mountpoint.starts_with(member) {
+            "lies inside"
+        } else if member.starts_with(mountpoint) {
+            "contains"
+        } else {
+            return None;
+        };
+        let what = match n {
+            0 => "the cache folder".to_owned(),
+            _ => format!("{} of the cache", member.display()),
+        };
+        Some(format!(
+            "the mountpoint {how} {what} {}; choose one outside it",
+            dir.display()
+        ))
+    })
+}

@@ -1,0 +1,16 @@
+//! The mount: the FUSE adapter over [`crate::vfs`], mounting, and the life of a session.
+//!
+//! Nothing outside this module imports fuser. We mount ourselves, as root with mount(2) and
+//! otherwise through fusermount3, and hand the connected descriptor to fuser, because fuser 0.18.0
+//! may unmount a newer mount at the same path and takes commas in a path for option separators.
+
+mod adapter;
+mod convert;
+mod errno;
+mod guard;
+mod mount;
+mod mount_table;
+mod session;
+
+pub use mount::{MountOptions, prepare};
+pub use session::{End, Notifier, Session};

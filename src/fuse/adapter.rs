@@ -1,0 +1,480 @@
+//! Kernel requests to [`Vfs`] calls and back; no decision is made here but how long an answer holds.
+//!
+//! `open` and `flush` answer ENOSYS, so for the life of the mount the kernel sends no OPEN, FLUSH or
+//! RELEASE and keeps pages. Inode numbers are computed, never stored, so `forget` has nothing to do.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use fuser::{
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents,
+    PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+
+use super::convert::{FOREVER, NO_ENTRY, file_attr, file_type, ttl};
+use super::guard::Guarded;
+use crate::vfs::{Attr, Ino, Request as Kind, SetAttr, Vfs, VfsError, Written};
+
+/// A read buffer that grew beyond this is given back; the kernel asks for at most 1 MiB as a rule.
+const KEPT_BUFFER: usize = 2 << 20;
+
+/// Background requests (readahead) in flight; the default of 16 starves many readers.
+const MAX_BACKGROUND: u16 = 64;
+
+/// Switched on one by one: a kernel that lacks one gets the rest. `ATOMIC_O_TRUNC` is left out, so
+/// that truncation of a control file comes as a setattr; `open` is never sent.
+const CAPABILITIES: [InitFlags; 5] = [
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    InitFlags::FUSE_AUTO_INVAL_DATA,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+];
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Serves one [`Vfs`] to the kernel.
+pub(super) struct Adapter {
+    vfs: Guarded,
+}
+
+impl Adapter {
+    pub(super) fn new(vfs: Arc<Vfs>) -> Self {
+        Self {
+            vfs: Guarded::new(vfs),
+        }
+    }
+
+    /// What the tree refuses whoever asks.
+    fn read_only(&self) -> Errno {
+        self.vfs.note(Kind::Change);
+        Errno::EROFS
+    }
+
+    /// What the kernel asks once and then does by itself for the life of the mount.
+    fn not_offered(&self, request: Kind) -> Errno {
+        self.vfs.note(request);
+        Errno::ENOSYS
+    }
+}
+
+fn send_attr(answer: Result<Attr, Errno>, reply: ReplyAttr) {
+    match answer {
+        Ok(attr) => reply.attr(&ttl(attr.ttl), &file_attr(&attr)),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+impl Filesystem for Adapter {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        for capability in CAPABILITIES {
+            if config.add_capabilities(capability).is_err() {
+                log::debug!("the kernel does not offer {capability:?}");
+            }
+        }
+        if let Err(nearest) = config.set_max_background(MAX_BACKGROUND) {
+            log::debug!("max_background {MAX_BACKGROUND} refused, nearest {nearest}");
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let answer = self.vfs.answer(Kind::Lookup, parent, |vfs| {
+            let dir = Ino(parent.0);
+            match vfs.lookup(dir, name) {
+                Ok(attr) => Ok(Some(attr)),
+                Err(VfsError::NotFound) if vfs.is_static_dir(dir) => Ok(None),
+                Err(error) => Err(error),
+            }
+        });
+        match answer {
+            Ok(Some(attr)) => reply.entry(&ttl(attr.ttl), &file_attr(&attr), Generation(0)),
+            Ok(None) => reply.entry(&FOREVER, &NO_ENTRY, Generation(0)),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn forget(&self, _req: &Request, _ino: INodeNo, _nlookup: u64) {}
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        send_attr(
+            self.vfs
+                .answer(Kind::Getattr, ino, |vfs| vfs.getattr(Ino(ino.0))),
+            reply,
+        );
+    }
+
+    fn setattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let change = SetAttr {
+            size,
+            mode: mode.map(|mode| mode & 0o7777),
+            uid,
+            gid,
+            times: atime.is_some() || mtime.is_some(),
+        };
+        send_attr(
+            self.vfs
+                .answer(Kind::Setattr, ino, |vfs| vfs.setattr(Ino(ino.0), change)),
+            reply,
+        );
+    }
+
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        match self
+            .vfs
+            .answer(Kind::Readlink, ino, |vfs| vfs.readlink(Ino(ino.0)))
+        {
+            Ok(target) => reply.data(&target),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn mknod(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
+        reply.error(self.read_only());
+    }
+
+    fn mkdir(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+        reply.error(self.read_only());
+    }
+
+    fn unlink(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(self.read_only());
+    }
+
+    fn rmdir(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(self.read_only());
+    }
+
+    fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &Path, reply: ReplyEntry) {
+        reply.error(self.read_only());
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: INodeNo,
+        _: &OsStr,
+        _: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(self.read_only());
+    }
+
+    fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
+        reply.error(self.read_only());
+    }
+
+    fn create(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: u32,
+        _: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        reply.error(self.read_only());
+    }
+
+    fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.error(self.not_offered(Kind::Open));
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let size = usize::try_from(size).unwrap_or(0);
+        if self.vfs.reads_slowly(ino) {
+            self.vfs.note(Kind::Read);
+            let read = move |vfs: &Arc<Vfs>| {
+                let mut buffer = vec![0; size];
+                let len = vfs.read(Ino(ino.0), offset, &mut buffer)?;
+                buffer.truncate(len);
+                Ok(buffer)
+            };
+            let send = move |answer: Result<Vec<u8>, Errno>| match answer {
+                Ok(bytes) => reply.data(&bytes),
+                Err(errno) => reply.error(errno),
+            };
+            return self.vfs.answer_later(Kind::Read, ino, read, send);
+        }
+        let mut buffer = BUFFER.take();
+        if buffer.len() < size {
+            buffer.resize(size, 0);
+        }
+        // The whole of what was asked for, or an error: a short reply inside the file would make
+        // the kernel shrink the file for everybody.
+        let answer = self.vfs.answer(Kind::Read, ino, |vfs| {
+            let room = buffer.get_mut(..size).unwrap_or_default();
+            vfs.read(Ino(ino.0), offset, room)
+        });
+        match answer {
+            Ok(len) => reply.data(buffer.get(..len).unwrap_or_default()),
+            Err(errno) => reply.error(errno),
+        }
+        if buffer.len() <= KEPT_BUFFER {
+            BUFFER.set(buffer);
+        }
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let taken = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        match self
+            .vfs
+            .answer(Kind::Write, ino, |vfs| vfs.write(Ino(ino.0), data))
+        {
+            Ok(Written::All) => reply.written(taken),
+            Ok(Written::Later(work)) => {
+                let send = move |answer| match answer {
+                    Ok(()) => reply.written(taken),
+                    Err(errno) => reply.error(errno),
+                };
+                self.vfs.answer_later(Kind::Write, ino, |_| work(), send);
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.error(self.not_offered(Kind::Flush));
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.vfs.note(Kind::Other);
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.vfs.note(Kind::Other);
+        reply.ok();
+    }
+
+    fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        self.vfs.note(Kind::Opendir);
+        reply.opened(FileHandle(0), FopenFlags::empty());
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let answer = self.vfs.answer(Kind::Readdir, ino, |vfs| {
+            vfs.readdir(Ino(ino.0), offset, &mut |entry| {
+                !reply.add(
+                    INodeNo(entry.ino.0),
+                    entry.next_offset,
+                    file_type(entry.kind),
+                    entry.name,
+                )
+            })
+        });
+        match answer {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let answer = self.vfs.answer(Kind::Readdirplus, ino, |vfs| {
+            vfs.readdir(Ino(ino.0), offset, &mut |entry| {
+                let attr = vfs.entry_attr(entry.ino);
+                !reply.add(
+                    INodeNo(entry.ino.0),
+                    entry.next_offset,
+                    entry.name,
+                    &ttl(attr.ttl),
+                    &file_attr(&attr),
+                    Generation(0),
+                )
+            })
+        });
+        match answer {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, _: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.vfs.note(Kind::Releasedir);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.vfs.note(Kind::Other);
+        reply.ok();
+    }
+
+    fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        match self.vfs.answer(Kind::Statfs, ino, |vfs| Ok(vfs.statfs())) {
+            Ok(s) => reply.statfs(
+                s.blocks,
+                0,
+                0,
+                s.files,
+                0,
+                s.block_size,
+                s.name_max,
+                s.block_size,
+            ),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: &[u8],
+        _: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(self.read_only());
+    }
+
+    fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
+        reply.error(self.not_offered(Kind::Xattr));
+    }
+
+    fn listxattr(&self, _: &Request, _: INodeNo, _: u32, reply: ReplyXattr) {
+        reply.error(self.not_offered(Kind::Xattr));
+    }
+
+    fn removexattr(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(self.read_only());
+    }
+
+    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
+        reply.error(self.not_offered(Kind::Access));
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        self.vfs.note(Kind::Ioctl);
+        reply.error(Errno::ENOTTY);
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        reply.error(self.not_offered(Kind::Other));
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: u64,
+        _: i32,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(self.read_only());
+    }
+
+    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
+        reply.error(self.not_offered(Kind::Other));
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        reply.error(self.read_only());
+    }
+}

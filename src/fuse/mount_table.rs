@@ -1,0 +1,157 @@
+//! `/proc/self/mountinfo`: what is mounted where, byte for byte (paths need not be UTF-8).
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+const TABLE: &str = "/proc/self/mountinfo";
+
+/// A device number. Each mount of a FUSE filesystem has one of its own.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Device {
+    pub(super) major: u32,
+    pub(super) minor: u32,
+}
+
+/// One mount.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Entry {
+    id: u64,
+    parent: u64,
+    pub(super) device: Device,
+    pub(super) mountpoint: PathBuf,
+    pub(super) fstype: OsString,
+}
+
+/// The mount that a look at `path` finds: the topmost of those mounted exactly there.
+///
+/// # Errors
+/// When the table cannot be read.
+pub(super) fn top_at(path: &Path) -> Result<Option<Entry>> {
+    let bytes = fs::read(TABLE).map_err(|source| Error::io(TABLE, "read", source))?;
+    Ok(top_in(parse(&bytes), path))
+}
+
+fn top_in(table: Vec<Entry>, path: &Path) -> Option<Entry> {
+    let here: Vec<Entry> = table
+        .into_iter()
+        .filter(|entry| entry.mountpoint == path)
+        .collect();
+    // A mount over another at the same path has that other one as its parent.
+    let covered: Vec<u64> = here.iter().map(|entry| entry.parent).collect();
+    here.into_iter().rfind(|entry| !covered.contains(&entry.id))
+}
+
+/// Lines that are not understood are left out: the kernel may add new forms.
+fn parse(bytes: &[u8]) -> Vec<Entry> {
+    bytes
+        .split(|byte| *byte == b'\n')
+        .filter_map(parse_line)
+        .collect()
+}
+
+/// `36 35 98:0 /root /mount/point rw,noatime master:1 - ext3 /dev/root rw`; see proc(5).
+fn parse_line(line: &[u8]) -> Option<Entry> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let id = number(fields.next()?)?;
+    let parent = number(fields.next()?)?;
+    let mut device = fields.next()?.split(|byte| *byte == b':');
+    let major = number(device.next()?)?;
+    let minor = number(device.next()?)?;
+    let mountpoint = fields.nth(1)?;
+    fields.find(|field| *field == b"-")?;
+    let fstype = fields.next()?;
+    Some(Entry {
+        id,
+        parent,
+        device: Device { major, minor },
+        mountpoint: PathBuf::from(unescape(mountpoint)),
+        fstype: unescape(fstype),
+    })
+}
+
+fn number<N: std::str::FromStr>(field: &[u8]) -> Option<N> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// Undoes the kernel's `\ooo` escapes of blank, tab, newline, backslash and hash.
+fn unescape(field: &[u8]) -> OsString {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let escaped = match after.first_chunk::<3>() {
+            Some(digits) if *first == b'\\' => octal(*digits),
+            _ => None,
+        };
+        match escaped {
+            Some(byte) => {
+                plain.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                plain.push(*first);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(plain)
+}
+
+fn octal(digits: [u8; 3]) -> Option<u8> {
+    let text = std::str::from_utf8(&digits).ok()?;
+    u8::from_str_radix(text, 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    const SAMPLE: &[u8] = b"\
+22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+41 22 0:50 / /mnt/a\\040b\\134c\\012d rw,nosuid shared:3 master:2 - fuse.datasetrt-mount datasetrt-mount rw
+42 22 0:51 / /mnt/x rw - tmpfs tmpfs rw
+43 42 0:52 / /mnt/x rw - fuse.sshfs host:\\040 rw
+nonsense
+44 22 0:53 / /mnt/\xff,y rw - fuse f rw
+";
+
+    #[test]
+    fn escaped_and_odd_paths_come_back_to_the_byte() {
+        let entry = top_in(parse(SAMPLE), Path::new("/mnt/a b\\c\nd")).unwrap();
+        assert_eq!(entry.fstype, "fuse.datasetrt-mount");
+        assert_eq!(
+            entry.device,
+            Device {
+                major: 0,
+                minor: 50
+            }
+        );
+        let path = Path::new(std::ffi::OsStr::from_bytes(b"/mnt/\xff,y"));
+        assert!(top_in(parse(SAMPLE), path).is_some());
+    }
+
+    #[test]
+    fn the_mount_on_top_is_found_whatever_the_order_of_lines() {
+        for lines in [
+            SAMPLE.to_vec(),
+            SAMPLE
+                .split(|b| *b == b'\n')
+                .rev()
+                .collect::<Vec<_>>()
+                .join(&b'\n'),
+        ] {
+            let entry = top_in(parse(&lines), Path::new("/mnt/x")).unwrap();
+            assert_eq!(entry.fstype, "fuse.sshfs");
+        }
+    }
+
+    #[test]
+    fn a_folder_below_a_mount_is_not_one() {
+        assert_eq!(top_in(parse(SAMPLE), Path::new("/mnt")), None);
+    }
+}

@@ -1,0 +1,277 @@
+//! The life of a mount: mount, serve, wait for a signal or an unmount from outside, leave nothing.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fuser::{Config, INodeNo, SessionACL};
+use rustix::fs::{major, minor, stat, statvfs};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+
+use super::adapter::Adapter;
+use super::mount::{self, Mount, MountOptions};
+use super::mount_table::Device;
+use crate::error::{Error, Result};
+use crate::vfs::{Ino, Vfs};
+
+/// How long a fresh mount may take to answer its first request.
+const FIRST_ANSWER: Duration = Duration::from_secs(30);
+
+/// How long to wait for the last open file after a signal. Then the process ends, and with it they.
+const LAST_CLOSE: Duration = Duration::from_secs(1);
+
+/// What root sets as the kernel's readahead: one READ of 1 MiB where the default makes eight.
+const READ_AHEAD_KB: &str = "1024";
+
+/// How a session came to its end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum End {
+    /// This signal was received.
+    Signal(i32),
+    /// Somebody unmounted it.
+    Unmounted,
+}
+
+enum Event {
+    Signal(i32),
+    Answered(io::Result<()>),
+    Ended(io::Result<()>),
+}
+
+/// A mount that answers. Dropping it unmounts.
+pub struct Session {
+    // Before the signals: unmounting comes first, also when a start fails half way.
+    mount: Mount,
+    notifier: fuser::Notifier,
+    events: Receiver<Event>,
+    /// A signal that came before the first answer.
+    stopped: Option<i32>,
+    _signals: SignalWatch,
+}
+
+/// Tells the kernel to forget what it keeps of a file.
+#[derive(Clone, Debug)]
+pub struct Notifier(fuser::Notifier);
+
+impl Notifier {
+    /// Drops the kernel's pages and attributes of `ino`. Not to be called while a request about the
+    /// same inode is being served by the caller: the kernel may wait for that request.
+    pub fn forget(&self, ino: Ino) {
+        if let Err(error) = self.0.inval_inode(INodeNo(ino.0), 0, 0) {
+            log::debug!("the kernel did not drop inode {}: {error}", ino.0);
+        }
+    }
+}
+
+impl Session {
+    /// Mounts `vfs`, serves it with `threads` event threads, and returns when the mount answers
+    /// (or a signal came: see [`Self::stopped`]).
+    /// From here on SIGTERM, SIGINT and SIGHUP are ours (SIGHUP not where it is ignored: nohup).
+    ///
+    /// # Errors
+    /// When mounting fails or the mount does not answer; nothing is left mounted then.
+    pub fn start(vfs: Arc<Vfs>, options: &MountOptions, threads: usize) -> Result<Self> {
+        let at = options.mountpoint.as_path();
+        let (sender, events) = mpsc::channel();
+        let signals = SignalWatch::start(sender.clone())
+            .map_err(|e| Error::io(at, "watch for signals", e))?;
+        let (connection, mount) = mount::mount(options)?;
+        let mut config = Config::default();
+        config.n_threads = Some(threads.max(1));
+        // The kernel checks who may come in; fuser would check again on each request.
+        let session =
+            fuser::Session::from_fd(Adapter::new(vfs), connection, SessionACL::All, config)
+                .map_err(|source| Error::io(at, "greet the kernel", source))?;
+        let notifier = session.notifier();
+        let ended = sender.clone();
+        spawn("serve", move || {
+            // Nobody listens once the session was left.
+            let _ = ended.send(Event::Ended(session.run()));
+        })
+        .map_err(|source| Error::io(at, "start a thread", source))?;
+        let mut session = Self {
+            mount,
+            notifier,
+            events,
+            stopped: None,
+            _signals: signals,
+        };
+        session.set_read_ahead();
+        session.stopped = session.first_answer(sender)?;
+        Ok(session)
+    }
+
+    /// The signal that came before the mount answered. It is not ready then, and [`Self::wait`] ends
+    /// it at once.
+    #[must_use]
+    pub fn stopped(&self) -> Option<End> {
+        self.stopped.map(End::Signal)
+    }
+
+    /// A way to make the kernel forget what it keeps of a file.
+    #[must_use]
+    pub fn notifier(&self) -> Notifier {
+        Notifier(self.notifier.clone())
+    }
+
+    /// Serves until a signal comes or somebody unmounts. `on_stop` runs before anything is taken
+    /// away. Files still open are no obstacle: they end when the process does, which the caller has
+    /// to see to.
+    ///
+    /// # Errors
+    /// When serving failed, or the mount is still there and cannot be unmounted.
+    pub fn wait(mut self, on_stop: impl FnOnce()) -> Result<End> {
+        let end = loop {
+            if let Some(signal) = self.stopped {
+                break Ok(End::Signal(signal));
+            }
+            match self.events.recv() {
+                Ok(Event::Signal(signal)) => break Ok(End::Signal(signal)),
+                Ok(Event::Ended(Ok(()))) => break Ok(End::Unmounted),
+                Ok(Event::Ended(Err(error))) => break Err(error),
+                Ok(Event::Answered(_)) => {}
+                Err(_) => break Err(io::Error::other("the event threads are gone")),
+            }
+        };
+        on_stop();
+        let unmounted = self.mount.unmount();
+        if let Ok(End::Signal(_)) = end {
+            self.last_close();
+        }
+        let end =
+            end.map_err(|source| Error::io(self.mount.mountpoint(), "serve the mount", source))?;
+        unmounted.map(|()| end)
+    }
+
+    fn set_read_ahead(&self) {
+        if let Some(Device { major, minor }) = self.mount.device() {
+            let file = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+            if let Err(error) = fs::write(&file, READ_AHEAD_KB) {
+                log::debug!("{file} stays as it is: {error}");
+            }
+        }
+    }
+
+    /// Waits until the mount answers a look from outside, or a signal comes. The looker has a thread of its own, so
+    /// that a mount that does not answer cannot hang us.
+    fn first_answer(&self, sender: Sender<Event>) -> Result<Option<i32>> {
+        let at = self.mount.mountpoint().to_path_buf();
+        let expected = self.mount.device();
+        let failed = |source| {
+            Error::io(
+                self.mount.mountpoint(),
+                "get a first answer from the mount",
+                source,
+            )
+        };
+        let path = at.clone();
+        spawn("first-look", move || {
+            let look = || {
+                let found = stat(&path)?;
+                statvfs(&path)?;
+                let found = Device {
+                    major: major(found.st_dev),
+                    minor: minor(found.st_dev),
+                };
+                if Some(found) == expected {
+                    Ok(())
+                } else {
+                    Err(io::Error::other("another mount lies over it"))
+                }
+            };
+            let _ = sender.send(Event::Answered(look()));
+        })
+        .map_err(failed)?;
+        match self.events.recv_timeout(FIRST_ANSWER) {
+            Ok(Event::Answered(answer)) => answer.map(|()| None).map_err(failed),
+            Ok(Event::Signal(signal)) => Ok(Some(signal)),
+            Ok(Event::Ended(Err(source))) => Err(failed(source)),
+            Ok(Event::Ended(Ok(()))) => {
+                Err(Error::refused(at, "it was unmounted before it was ready"))
+            }
+            Err(RecvTimeoutError::Timeout) => Err(failed(io::ErrorKind::TimedOut.into())),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(failed(io::Error::other("the event threads are gone")))
+            }
+        }
+    }
+
+    fn last_close(&self) {
+        let until = Instant::now() + LAST_CLOSE;
+        while let Ok(event) = self
+            .events
+            .recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
+            if matches!(event, Event::Ended(_)) {
+                return;
+            }
+        }
+        log::info!("files are still open; they end with this process");
+    }
+}
+
+/// The usual name of a signal that we handle.
+fn name(signal: i32) -> &'static str {
+    match signal {
+        SIGTERM => "SIGTERM",
+        SIGINT => "SIGINT",
+        SIGHUP => "SIGHUP",
+        _ => "a signal",
+    }
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Signal(signal) => f.write_str(name(*signal)),
+            Self::Unmounted => f.write_str("unmounted from outside"),
+        }
+    }
+}
+
+/// Turns signals into events for as long as it lives.
+struct SignalWatch(Handle);
+
+impl SignalWatch {
+    fn start(sender: Sender<Event>) -> io::Result<Self> {
+        let mut watched = vec![SIGTERM, SIGINT];
+        if !hangup_is_ignored() {
+            watched.push(SIGHUP);
+        }
+        let mut signals = Signals::new(watched)?;
+        let handle = signals.handle();
+        spawn("signals", move || {
+            for signal in &mut signals {
+                if sender.send(Event::Signal(signal)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self(handle))
+    }
+}
+
+impl Drop for SignalWatch {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Whether this process was started with SIGHUP ignored, as nohup does.
+fn hangup_is_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map(drop)
+}
