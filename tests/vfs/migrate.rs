@@ -250,6 +250,43 @@ fn a_run_that_fails_says_so_and_keeps_what_was_done() {
 }
 
 #[test]
+fn a_manifest_that_somebody_else_wrote_is_never_shown() {
+    let source_name = |vfs: &Vfs, id: u64| {
+        let manifest = read(vfs, &format!("caches/{id}/manifest.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+        manifest["source_name"].clone()
+    };
+    let list = caches();
+    let vfs = tree_of(&[&list[0], &list[1], &list[2]]);
+    list[1].set_manifest("source_name", "another");
+    assert_eq!(errno(run(&vfs)), Some(116), "ESTALE");
+    assert_eq!(source_name(&vfs, 40), "second");
+    // One of format 3 that happens to have the identity of a place in the list.
+    let list = caches();
+    let vfs = tree_of(&[&list[0], &list[1], &list[2]]);
+    list[0].set_manifest("format_version", 3);
+    list[0].set_manifest("cache_id", 0);
+    list[0].set_manifest("source_name", "another");
+    assert_eq!(errno(run(&vfs)), Some(116), "ESTALE");
+    assert_eq!(source_name(&vfs, 0), "first");
+    assert_eq!(status(&vfs)["caches"][0]["format_version"], 2);
+}
+
+#[test]
+fn a_manifest_keeps_its_bytes_once_its_new_form_is_shown() {
+    let list = caches();
+    let vfs = tree_of(&[&list[0], &list[1], &list[2]]);
+    run(&vfs).unwrap();
+    let path = "caches/0/manifest.json";
+    let (attr, shown) = (look(&vfs, path).unwrap(), read(&vfs, path).unwrap());
+    // The same manifest by another spelling: its node has told the kernel that it never changes.
+    list[0].append("manifest.json", b"\n\n");
+    run(&vfs).unwrap();
+    assert_eq!(look(&vfs, path).unwrap(), attr);
+    assert_eq!(read(&vfs, path).unwrap(), shown);
+}
+
+#[test]
 fn the_end_of_the_mount_stops_a_run_before_its_first_manifest() {
     let caches = caches();
     let vfs = tree_of(&[&caches[0], &caches[1], &caches[2]]);
