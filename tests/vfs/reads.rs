@@ -9,27 +9,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use crate::common::fixture::{Fixture, TestCache};
+use crate::common::noise::noise;
 use crate::{look, piece, status, tree_of, tree_with};
-
-/// Bytes that compress a little and differ at every place.
-fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let next = |state: &mut u64| {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        *state
-    };
-    (0..len)
-        .map(|n| {
-            if n % 3 == 0 {
-                b'x'
-            } else {
-                next(&mut state) as u8
-            }
-        })
-        .collect()
-}
 
 /// Lengths around every limit that the code has: pages, what is read ahead, the whole reply.
 const LENGTHS: [usize; 14] = [
