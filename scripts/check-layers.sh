@@ -18,6 +18,7 @@ only '\bfuser::' 'src/fuse(\.rs|/)' 'only src/fuse may use fuser'
 only '\bclap::|\bindicatif::|\benv_logger::' 'src/cli(\.rs|/)' 'only src/cli may use clap, indicatif and env_logger'
 only '\barrow_[a-z]+::' 'src/format/metadata(\.rs|/)' 'only src/format/metadata may use arrow'
 only '\blz4_flex::' 'src/format/record\.rs' 'only src/format/record.rs may use lz4_flex'
+only '\binfer::' 'src/view/sniff\.rs' 'only src/view/sniff.rs may use infer'
 only '\bmemmap2::' 'src/storage(\.rs|/)' 'only src/storage may map files'
 only '\bunsafe\b *(\{|fn|impl)' 'src/storage(\.rs|/)' 'only src/storage may be unsafe'
 only '\bstd::fs\b' 'src/storage(\.rs|/)|src/fuse/|src/cli(\.rs|/)' 'only src/storage reaches files of caches'
@@ -36,14 +37,15 @@ below() {
     fi
 }
 
-below error format storage cache dataset verify migrate writer vfs fuse cli
-below format storage cache dataset verify migrate writer vfs fuse cli
-below storage format cache dataset verify migrate writer vfs fuse cli
-below cache dataset verify migrate writer vfs fuse cli
-below dataset verify migrate writer vfs fuse cli
-below verify migrate writer vfs fuse cli
-below migrate verify writer vfs fuse cli
-below writer cache dataset verify migrate vfs fuse cli
+below error format storage cache dataset verify view migrate writer vfs fuse cli
+below format storage cache dataset verify view migrate writer vfs fuse cli
+below storage format cache dataset verify view migrate writer vfs fuse cli
+below cache dataset verify view migrate writer vfs fuse cli
+below dataset verify view migrate writer vfs fuse cli
+below view storage verify migrate writer vfs fuse cli
+below verify view migrate writer vfs fuse cli
+below migrate verify view writer vfs fuse cli
+below writer cache dataset verify view migrate vfs fuse cli
 below vfs verify fuse cli
 below fuse verify cli
 

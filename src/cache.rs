@@ -210,6 +210,20 @@ impl Cache {
         values
     }
 
+    /// Puts the metadata of `sample` into `out`, which is cleared first, as the JSON object that
+    /// writers embed in the record.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`], or [`Error::Damaged`] for a null or a file that was changed in place.
+    pub fn write_metadata_json(&self, sample: u64, out: &mut Vec<u8>) -> Result<()> {
+        if sample >= self.sample_count() {
+            return Err(self.no_such_sample(sample));
+        }
+        self.envelope
+            .write_row(&self.table, sample, out)
+            .map_err(|fault| fault.in_sample(&self.dir.join(METADATA_FILE), sample))
+    }
+
     /// Puts the bytes of `metadata.arrow` from `offset` on into `out` and says how many there are.
     /// The file is read, not the mapping, so that a failing disk is an error.
     ///

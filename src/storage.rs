@@ -7,6 +7,7 @@ mod guard;
 mod mapped;
 mod publish;
 mod reader;
+mod scratch;
 mod shard_files;
 mod walk;
 
@@ -23,6 +24,7 @@ pub use publish::{
     replace_file, sync_dir, sync_folder_of, test_step,
 };
 pub use reader::FileReader;
+pub use scratch::ScratchFile;
 pub use shard_files::{OpenFileLimit, ShardFiles};
 pub use walk::{Walked, walk};
 

@@ -11,7 +11,8 @@ use super::Cache;
 use crate::error::{Error, Fault, Result};
 use crate::format::index::IndexRow;
 use crate::format::record::{
-    Compression, HEADER_LEN, LZ4_PREFIX_LEN, decode_lz4, decoded_len, longest_lz4, metadata_len,
+    Compression, HEADER_LEN, LZ4_PREFIX_LEN, decode_lz4, decoded_len, longest_lz4, lz4_start,
+    metadata_len,
 };
 use crate::storage::StoredFile;
 
@@ -365,6 +366,39 @@ impl Record<'_> {
         };
         let block = stored.get(4..).unwrap_or_default();
         decode_lz4(block, out).map_err(|fault| self.damaged(fault))
+    }
+
+    /// Puts the first bytes of the decoded payload into `out` and says how many there are:
+    /// `out.len()`, or the whole payload when it is shorter. They are for a look at what it is: a
+    /// compressed payload is not decoded to its end, so that damage further on is not seen, and a
+    /// damaged block may give fewer.
+    ///
+    /// # Errors
+    /// [`Error::Io`] for a failed or short read.
+    pub fn read_start(&mut self, out: &mut [u8]) -> Result<usize> {
+        let len = usize::try_from(self.layout.decoded_len).unwrap_or(usize::MAX);
+        let len = len.min(out.len());
+        let out = out.get_mut(..len).unwrap_or_default();
+        if self.layout.compression == Compression::None {
+            return self.read(0, out).map(|()| len);
+        }
+        let needed = longest_lz4(out.len() as u64).min(self.layout.stored_len);
+        let stored = match usize::try_from(needed)
+            .ok()
+            .and_then(|len| self.ahead.get(..len))
+        {
+            Some(stored) => stored,
+            None => {
+                let rest = sized(self.rest, needed).map_err(|fault| {
+                    self.cache
+                        .in_record(fault, self.sample, self.shard, self.layout.payload_offset)
+                })?;
+                self.cache
+                    .read_at(self.shard, self.file, rest, self.layout.payload_offset)?;
+                &*rest
+            }
+        };
+        Ok(lz4_start(stored.get(4..).unwrap_or_default(), out))
     }
 
     fn damaged(&self, fault: Fault) -> Error {

@@ -7,6 +7,7 @@
 
 mod cell;
 mod foreign;
+mod joined;
 mod table_file;
 mod writer;
 
@@ -22,6 +23,7 @@ use bytes::Bytes;
 pub use super::manifest::{Field, FieldKind};
 pub use cell::Cell;
 pub use foreign::ForeignTable;
+pub use joined::{JOINED_COLUMNS, JoinedRow, JoinedWriter};
 pub use writer::TableWriter;
 
 use crate::error::{Fault, FaultKind};
