@@ -220,8 +220,22 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut buffer = BUFFER.take();
         let size = usize::try_from(size).unwrap_or(0);
+        if self.vfs.reads_slowly(ino) {
+            self.vfs.note(Kind::Read);
+            let read = move |vfs: &Arc<Vfs>| {
+                let mut buffer = vec![0; size];
+                let len = vfs.read(Ino(ino.0), offset, &mut buffer)?;
+                buffer.truncate(len);
+                Ok(buffer)
+            };
+            let send = move |answer: Result<Vec<u8>, Errno>| match answer {
+                Ok(bytes) => reply.data(&bytes),
+                Err(errno) => reply.error(errno),
+            };
+            return self.vfs.answer_later(Kind::Read, ino, read, send);
+        }
+        let mut buffer = BUFFER.take();
         if buffer.len() < size {
             buffer.resize(size, 0);
         }
@@ -259,11 +273,11 @@ impl Filesystem for Adapter {
         {
             Ok(Written::All) => reply.written(taken),
             Ok(Written::Later(work)) => {
-                self.vfs
-                    .answer_later(ino, work, move |answer| match answer {
-                        Ok(()) => reply.written(taken),
-                        Err(errno) => reply.error(errno),
-                    })
+                let send = move |answer| match answer {
+                    Ok(()) => reply.written(taken),
+                    Err(errno) => reply.error(errno),
+                };
+                self.vfs.answer_later(Kind::Write, ino, |_| work(), send);
             }
             Err(errno) => reply.error(errno),
         }
