@@ -22,6 +22,10 @@ def name(case):
     return f"{case.kind} {case.set} {case.state} {case.readers}"
 
 
+def many(readers):
+    return "1 reader" if readers == 1 else f"{readers} readers"
+
+
 def cases():
     listed = []
 
@@ -81,11 +85,11 @@ def goals():
     for readers, four, hundred in [(1, 0.35, 0.85), (8, 0.25, 0.55)]:
         for state in ["warm", "cold"]:
             for set_name, kb, limit in [("4k", 4, four), ("100k", 100, hundred)]:
-                text = f"{kb} KB {state}, {readers} readers, lz4, against squashfuse_ll"
+                text = f"{kb} KB {state}, {many(readers)}, lz4, against squashfuse_ll"
                 ratio(text, f"read {set_name} {state} {readers}", ours, "squashfuse_ll", limit)
     for readers, limit in [(1, 0.6), (8, 0.9)]:
         for set_name, kb in [("4k", 4), ("20k", 20), ("100k", 100)]:
-            text = f"{kb} KB cold, {readers} readers, lz4, against ext4"
+            text = f"{kb} KB cold, {many(readers)}, lz4, against ext4"
             ratio(text, f"read {set_name} cold {readers}", ours, "ext4", limit)
     ratio("4 KB hot, 1 reader, against ext4", "read 4k hot 1", ours, "ext4", 1.3)
     ratio("100 KB hot, 1 reader, against ext4", "read 100k hot 1", ours, "ext4", 1.1)

@@ -95,19 +95,26 @@ def tables(bench):
         for name in others:
             cells = [f"{system} {number(median(runs))}" for system, runs in bench["results"][name].items()]
             text.append(f"| {name} | {', '.join(cells)} |")
-    cpu = [
-        (name, system, median(runs, "cpu_us"))
-        for name, measured in bench["results"].items()
-        for system, runs in measured.items()
-        if name.startswith("read 4k warm") and median(runs, "cpu_us") is not None
-    ]
-    if cpu:
-        text += ["", "| CPU time of the daemon, us a file | " + " | ".join(dict.fromkeys(c[1] for c in cpu)) + " |"]
-        text.append("|---" * (len(dict.fromkeys(c[1] for c in cpu)) + 1) + "|")
-        for name in dict.fromkeys(c[0] for c in cpu):
-            cells = [number(value) for n, _, value in cpu if n == name]
-            text.append(f"| {name} | " + " | ".join(cells) + " |")
+    text += cpu_table(bench["results"])
     return "\n".join(text) + "\n"
+
+
+def cpu_table(results):
+    """CPU time of the daemons for small reads."""
+    cells = {}
+    for name, measured in results.items():
+        for system, runs in measured.items():
+            value = median(runs, "cpu_us")
+            if name.startswith("read 4k warm") and value is not None:
+                cells[name, system] = value
+    names = list(dict.fromkeys(name for name, _ in cells))
+    systems = list(dict.fromkeys(system for _, system in cells))
+    if not cells:
+        return []
+    text = ["", "| CPU time of the daemon, us a file | " + " | ".join(systems) + " |", "|---" * (len(systems) + 1) + "|"]
+    for name in names:
+        text.append(f"| {name} | " + " | ".join(number(cells.get((name, system))) for system in systems) + " |")
+    return text
 
 
 # --- pictures ---
