@@ -105,10 +105,15 @@ pub fn as_user(folder: &Path, program: &str) -> Command {
         &USER.to_string(),
         "--clear-groups",
     ]);
-    if program == "datasetrt-mount" {
+    let built = match program {
+        "datasetrt-mount" => Some(env!("CARGO_BIN_EXE_datasetrt-mount")),
+        "datasetrt" => Some(env!("CARGO_BIN_EXE_datasetrt")),
+        _ => None,
+    };
+    if let Some(built) = built {
         let copy = folder.join(program);
         if !copy.exists() {
-            fs::copy(env!("CARGO_BIN_EXE_datasetrt-mount"), &copy).unwrap();
+            fs::copy(built, &copy).unwrap();
             fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
         }
         command.arg(copy);
