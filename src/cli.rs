@@ -1,10 +1,12 @@
 //! What the commands share: exit codes, logging, sizes.
 
 pub mod cache_list;
+pub mod cat;
 pub mod demo;
 pub mod migrate;
 pub mod mount;
 mod output;
+pub mod pack;
 pub mod tool;
 pub mod verify;
 

@@ -5,7 +5,9 @@
 //! may unmount a newer mount at the same path and takes commas in a path for option separators.
 
 mod adapter;
+mod convert;
 mod errno;
+mod guard;
 mod mount;
 mod mount_table;
 mod session;

@@ -36,7 +36,7 @@ use snapshots::Snapshots;
 use crate::cache::Cache;
 use crate::dataset::{Dataset, Entry};
 use crate::error::{Error, Result};
-use crate::format::manifest::FormatVersion;
+use crate::format::manifest::{FormatVersion, Manifest};
 
 /// How a tree is shown.
 #[derive(Clone, Debug)]
@@ -99,11 +99,20 @@ impl Mounted {
         }
     }
 
-    /// Takes the manifest from disk, if it is the migrated form of the one that was loaded.
+    /// Takes the manifest from disk, if it is the migrated form of the one that was loaded. Once
+    /// taken it stays: its node is one that never changes.
     fn reload_manifest(&self) {
+        let loaded = self.cache().manifest();
+        if loaded.version == FormatVersion::V3 || self.migrated.load().is_some() {
+            return;
+        }
+        let migrated = Manifest {
+            version: FormatVersion::V3,
+            cache_id: Some(self.entry.cache_id),
+            ..loaded.clone()
+        };
         if let Ok((manifest, bytes)) = Cache::read_manifest(self.cache().dir())
-            && manifest.cache_id == Some(self.entry.cache_id)
-            && bytes != self.cache().manifest_bytes()
+            && manifest == migrated
         {
             self.migrated.store(Some(Arc::new(bytes)));
         }

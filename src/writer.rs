@@ -19,15 +19,20 @@
 
 mod encode;
 mod name;
+mod pipeline;
+mod queue;
 mod shards;
+pub mod source;
 mod staging;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use encode::{EncodedBatch, Encoder, Refusal};
 pub use name::SourceName;
+pub use pipeline::Pipeline;
 pub use staging::{Leftover, leftovers};
 
 use crate::error::{Error, Result};
@@ -237,7 +242,15 @@ impl CacheWriter {
     /// # Errors
     /// [`Error::Refused`] without samples or when something has come to exist at the target;
     /// [`Error::Io`]. Nothing is then left behind.
-    pub fn finish(mut self) -> Result<WriteReport> {
+    pub fn finish(self) -> Result<WriteReport> {
+        self.finish_unless(&AtomicBool::new(false))
+    }
+
+    /// As [`CacheWriter::finish`], but gives up when `stop` is set before the cache is published.
+    ///
+    /// # Errors
+    /// As there; [`Error::Refused`] when `stop` was set.
+    pub fn finish_unless(mut self, stop: &AtomicBool) -> Result<WriteReport> {
         self.write_pending()?;
         if self.samples == 0 {
             let reason = "no samples: an empty cache is not written";
@@ -265,6 +278,9 @@ impl CacheWriter {
         file.write_all(manifest.to_text().as_bytes())
             .map_err(|source| Error::io(file.path(), "write", source))?;
         file.commit_as(&dir.join(MANIFEST_FILE))?;
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::refused(self.staging.target(), "stopped"));
+        }
         Ok(WriteReport {
             dir: self.staging.publish()?,
             cache_id: manifest.cache_id.unwrap_or_default(),

@@ -99,16 +99,20 @@ fn serve(mut config: MountConfig) -> Result<()> {
     let session = Session::start(Arc::clone(&vfs), &options, config.threads)?;
     keep_tidy(&vfs);
     let shown = options.mountpoint.display();
-    if let Some(launcher) = launcher {
-        let failed = |source| Error::io(&options.mountpoint, "go to the background", source);
-        launcher.detach(log_file).map_err(failed)?;
+    if let Some(signal) = session.stopped() {
+        log::warn!("{shown}: stopped by {signal} before the mount was ready");
+    } else {
+        if let Some(launcher) = launcher {
+            let failed = |source| Error::io(&options.mountpoint, "go to the background", source);
+            launcher.detach(log_file).map_err(failed)?;
+        }
+        if let Some(ready_fd) = ready_fd {
+            ready_fd.ready();
+        }
+        let pid = std::process::id();
+        notify_manager(&format!("READY=1\nMAINPID={pid}\n"));
+        log::info!("{shown}: mounted (process {pid})");
     }
-    if let Some(ready_fd) = ready_fd {
-        ready_fd.ready();
-    }
-    let pid = std::process::id();
-    notify_manager(&format!("READY=1\nMAINPID={pid}\n"));
-    log::info!("{shown}: mounted (process {pid})");
     let end = session.wait(|| {
         notify_manager("STOPPING=1\n");
         vfs.stop_migration();

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use super::cat::{self, CatArgs};
 use super::verify::{self, VerifyArgs};
-use super::{Verbosity, demo, migrate, refuse, start_logging};
+use super::{Verbosity, demo, migrate, pack, refuse, start_logging};
 
 /// The name that messages start with.
 pub(super) const PROGRAM: &str = "datasetrt";
@@ -22,7 +23,9 @@ struct Tool {
 enum Command {
     Demo(demo::Args),
     Migrate(migrate::Args),
+    Pack(pack::Args),
     Verify(VerifyArgs),
+    Cat(CatArgs),
 }
 
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
@@ -35,6 +38,8 @@ pub fn main() -> ExitCode {
     match tool.command {
         Command::Demo(args) => args.run(),
         Command::Migrate(args) => args.run(),
+        Command::Pack(args) => args.run(),
         Command::Verify(args) => verify::run(&args),
+        Command::Cat(args) => cat::run(&args),
     }
 }

@@ -3,38 +3,30 @@
 //! `open` and `flush` answer ENOSYS, so for the life of the mount the kernel sends no OPEN, FLUSH or
 //! RELEASE and keeps pages. Inode numbers are computed, never stored, so `forget` has nothing to do.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
-    Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
-    OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents,
+    PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::errno::{Call, report};
-use crate::vfs::{Attr, FileKind, Ino, Request as Kind, SetAttr, Ttl, Vfs, VfsError, Written};
-
-/// Longer than any mount lives, and far from the overflow of the kernel's clock.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+use super::convert::{FOREVER, NO_ENTRY, file_attr, file_type, ttl};
+use super::guard::Guarded;
+use crate::vfs::{Attr, Ino, Request as Kind, SetAttr, Vfs, VfsError, Written};
 
 /// A read buffer that grew beyond this is given back; the kernel asks for at most 1 MiB as a rule.
 const KEPT_BUFFER: usize = 2 << 20;
 
 /// Background requests (readahead) in flight; the default of 16 starves many readers.
 const MAX_BACKGROUND: u16 = 64;
-
-/// What `st_blksize` says. Larger values make `cp` and `cat` allocate more and gain nothing here.
-const BLOCK_SIZE: u32 = 4096;
 
 /// Switched on one by one: a kernel that lacks one gets the rest. `ATOMIC_O_TRUNC` is left out, so
 /// that truncation of a control file comes as a setattr; `open` is never sent.
@@ -46,151 +38,32 @@ const CAPABILITIES: [InitFlags; 5] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
 ];
 
-/// An entry with inode 0: the kernel remembers that the name does not exist.
-const NO_ENTRY: FileAttr = FileAttr {
-    ino: INodeNo(0),
-    size: 0,
-    blocks: 0,
-    atime: SystemTime::UNIX_EPOCH,
-    mtime: SystemTime::UNIX_EPOCH,
-    ctime: SystemTime::UNIX_EPOCH,
-    crtime: SystemTime::UNIX_EPOCH,
-    kind: FileType::RegularFile,
-    perm: 0,
-    nlink: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-    blksize: BLOCK_SIZE,
-    flags: 0,
-};
-
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Serves one [`Vfs`] to the kernel.
 pub(super) struct Adapter {
-    vfs: Arc<Vfs>,
+    vfs: Guarded,
 }
 
 impl Adapter {
     pub(super) fn new(vfs: Arc<Vfs>) -> Self {
-        Self { vfs }
-    }
-
-    /// Runs one request. fuser has no panic guard: a panic that got through would end the event
-    /// thread for good and leave a mount that answers nobody.
-    fn answer<T>(
-        &self,
-        request: Kind,
-        ino: INodeNo,
-        serve: impl FnOnce(&Vfs) -> Result<T, VfsError>,
-    ) -> Result<T, Errno> {
-        self.note(request);
-        guarded(&self.vfs, Call { request, ino }, || serve(&self.vfs))
-    }
-
-    /// Runs work that takes its time on a thread of its own, and then sends the reply, so that the
-    /// event threads go on with other requests.
-    fn answer_later(
-        &self,
-        ino: INodeNo,
-        work: Work,
-        reply: impl FnOnce(Result<(), Errno>) + Send + 'static,
-    ) {
-        let vfs = Arc::clone(&self.vfs);
-        let call = Call {
-            request: Kind::Write,
-            ino,
-        };
-        let worker = thread::Builder::new().name("control".to_owned());
-        let started = worker.spawn(move || reply(guarded(&vfs, call, work)));
-        if let Err(error) = started {
-            // The reply was dropped with the closure, which answers EIO.
-            log::error!("{call}: cannot start a thread: {error}");
+        Self {
+            vfs: Guarded::new(vfs),
         }
-    }
-}
-
-/// Work that a request asked for, to be done before it is answered.
-type Work = Box<dyn FnOnce() -> Result<(), VfsError> + Send>;
-
-/// Serves one request; a panic in it becomes EIO for this request alone.
-fn guarded<T>(
-    vfs: &Vfs,
-    call: Call,
-    serve: impl FnOnce() -> Result<T, VfsError>,
-) -> Result<T, Errno> {
-    match catch_unwind(AssertUnwindSafe(serve)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(report(call, &error)),
-        Err(panic) => {
-            vfs.counters().note_panic();
-            log::error!("{call}: internal error: {}", panic_text(panic.as_ref()));
-            Err(Errno::EIO)
-        }
-    }
-}
-
-impl Adapter {
-    fn note(&self, request: Kind) {
-        self.vfs.counters().note(request);
     }
 
     /// What the tree refuses whoever asks.
     fn read_only(&self) -> Errno {
-        self.note(Kind::Change);
+        self.vfs.note(Kind::Change);
         Errno::EROFS
     }
 
     /// What the kernel asks once and then does by itself for the life of the mount.
     fn not_offered(&self, request: Kind) -> Errno {
-        self.note(request);
+        self.vfs.note(request);
         Errno::ENOSYS
-    }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("panic without a message")
-}
-
-fn ttl(ttl: Ttl) -> Duration {
-    match ttl {
-        Ttl::Forever => FOREVER,
-        Ttl::Never => Duration::ZERO,
-    }
-}
-
-fn file_type(kind: FileKind) -> FileType {
-    match kind {
-        FileKind::File => FileType::RegularFile,
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-    }
-}
-
-fn file_attr(attr: &Attr) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attr.ino.0),
-        size: attr.size,
-        blocks: attr.size.div_ceil(512),
-        atime: attr.mtime,
-        mtime: attr.mtime,
-        ctime: attr.mtime,
-        crtime: attr.mtime,
-        kind: file_type(attr.kind),
-        perm: attr.perm,
-        nlink: attr.nlink,
-        uid: attr.uid,
-        gid: attr.gid,
-        rdev: 0,
-        blksize: BLOCK_SIZE,
-        flags: 0,
     }
 }
 
@@ -215,7 +88,7 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let answer = self.answer(Kind::Lookup, parent, |vfs| {
+        let answer = self.vfs.answer(Kind::Lookup, parent, |vfs| {
             let dir = Ino(parent.0);
             match vfs.lookup(dir, name) {
                 Ok(attr) => Ok(Some(attr)),
@@ -234,7 +107,8 @@ impl Filesystem for Adapter {
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         send_attr(
-            self.answer(Kind::Getattr, ino, |vfs| vfs.getattr(Ino(ino.0))),
+            self.vfs
+                .answer(Kind::Getattr, ino, |vfs| vfs.getattr(Ino(ino.0))),
             reply,
         );
     }
@@ -265,13 +139,17 @@ impl Filesystem for Adapter {
             times: atime.is_some() || mtime.is_some(),
         };
         send_attr(
-            self.answer(Kind::Setattr, ino, |vfs| vfs.setattr(Ino(ino.0), change)),
+            self.vfs
+                .answer(Kind::Setattr, ino, |vfs| vfs.setattr(Ino(ino.0), change)),
             reply,
         );
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.answer(Kind::Readlink, ino, |vfs| vfs.readlink(Ino(ino.0))) {
+        match self
+            .vfs
+            .answer(Kind::Readlink, ino, |vfs| vfs.readlink(Ino(ino.0)))
+        {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(errno),
         }
@@ -342,14 +220,28 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut buffer = BUFFER.take();
         let size = usize::try_from(size).unwrap_or(0);
+        if self.vfs.reads_slowly(ino) {
+            self.vfs.note(Kind::Read);
+            let read = move |vfs: &Arc<Vfs>| {
+                let mut buffer = vec![0; size];
+                let len = vfs.read(Ino(ino.0), offset, &mut buffer)?;
+                buffer.truncate(len);
+                Ok(buffer)
+            };
+            let send = move |answer: Result<Vec<u8>, Errno>| match answer {
+                Ok(bytes) => reply.data(&bytes),
+                Err(errno) => reply.error(errno),
+            };
+            return self.vfs.answer_later(Kind::Read, ino, read, send);
+        }
+        let mut buffer = BUFFER.take();
         if buffer.len() < size {
             buffer.resize(size, 0);
         }
         // The whole of what was asked for, or an error: a short reply inside the file would make
         // the kernel shrink the file for everybody.
-        let answer = self.answer(Kind::Read, ino, |vfs| {
+        let answer = self.vfs.answer(Kind::Read, ino, |vfs| {
             let room = buffer.get_mut(..size).unwrap_or_default();
             vfs.read(Ino(ino.0), offset, room)
         });
@@ -375,12 +267,18 @@ impl Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let taken = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        match self.answer(Kind::Write, ino, |_| self.vfs.write(Ino(ino.0), data)) {
+        match self
+            .vfs
+            .answer(Kind::Write, ino, |vfs| vfs.write(Ino(ino.0), data))
+        {
             Ok(Written::All) => reply.written(taken),
-            Ok(Written::Later(work)) => self.answer_later(ino, work, move |answer| match answer {
-                Ok(()) => reply.written(taken),
-                Err(errno) => reply.error(errno),
-            }),
+            Ok(Written::Later(work)) => {
+                let send = move |answer| match answer {
+                    Ok(()) => reply.written(taken),
+                    Err(errno) => reply.error(errno),
+                };
+                self.vfs.answer_later(Kind::Write, ino, |_| work(), send);
+            }
             Err(errno) => reply.error(errno),
         }
     }
@@ -399,17 +297,17 @@ impl Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.note(Kind::Other);
+        self.vfs.note(Kind::Other);
         reply.ok();
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.note(Kind::Other);
+        self.vfs.note(Kind::Other);
         reply.ok();
     }
 
     fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.note(Kind::Opendir);
+        self.vfs.note(Kind::Opendir);
         reply.opened(FileHandle(0), FopenFlags::empty());
     }
 
@@ -421,7 +319,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let answer = self.answer(Kind::Readdir, ino, |vfs| {
+        let answer = self.vfs.answer(Kind::Readdir, ino, |vfs| {
             vfs.readdir(Ino(ino.0), offset, &mut |entry| {
                 !reply.add(
                     INodeNo(entry.ino.0),
@@ -445,7 +343,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let answer = self.answer(Kind::Readdirplus, ino, |vfs| {
+        let answer = self.vfs.answer(Kind::Readdirplus, ino, |vfs| {
             vfs.readdir(Ino(ino.0), offset, &mut |entry| {
                 let attr = vfs.entry_attr(entry.ino);
                 !reply.add(
@@ -465,17 +363,17 @@ impl Filesystem for Adapter {
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, _: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        self.note(Kind::Releasedir);
+        self.vfs.note(Kind::Releasedir);
         reply.ok();
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.note(Kind::Other);
+        self.vfs.note(Kind::Other);
         reply.ok();
     }
 
     fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        match self.answer(Kind::Statfs, ino, |vfs| Ok(vfs.statfs())) {
+        match self.vfs.answer(Kind::Statfs, ino, |vfs| Ok(vfs.statfs())) {
             Ok(s) => reply.statfs(
                 s.blocks,
                 0,
@@ -530,7 +428,7 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyIoctl,
     ) {
-        self.note(Kind::Ioctl);
+        self.vfs.note(Kind::Ioctl);
         reply.error(Errno::ENOTTY);
     }
 

@@ -48,6 +48,8 @@ pub struct Session {
     mount: Mount,
     notifier: fuser::Notifier,
     events: Receiver<Event>,
+    /// A signal that came before the first answer.
+    stopped: Option<i32>,
     _signals: SignalWatch,
 }
 
@@ -66,7 +68,8 @@ impl Notifier {
 }
 
 impl Session {
-    /// Mounts `vfs`, serves it with `threads` event threads, and returns when the mount answers.
+    /// Mounts `vfs`, serves it with `threads` event threads, and returns when the mount answers
+    /// (or a signal came: see [`Self::stopped`]).
     /// From here on SIGTERM, SIGINT and SIGHUP are ours (SIGHUP not where it is ignored: nohup).
     ///
     /// # Errors
@@ -90,15 +93,23 @@ impl Session {
             let _ = ended.send(Event::Ended(session.run()));
         })
         .map_err(|source| Error::io(at, "start a thread", source))?;
-        let session = Self {
+        let mut session = Self {
             mount,
             notifier,
             events,
+            stopped: None,
             _signals: signals,
         };
         session.set_read_ahead();
-        session.first_answer(sender)?;
+        session.stopped = session.first_answer(sender)?;
         Ok(session)
+    }
+
+    /// The signal that came before the mount answered. It is not ready then, and [`Self::wait`] ends
+    /// it at once.
+    #[must_use]
+    pub fn stopped(&self) -> Option<End> {
+        self.stopped.map(End::Signal)
     }
 
     /// A way to make the kernel forget what it keeps of a file.
@@ -115,6 +126,9 @@ impl Session {
     /// When serving failed, or the mount is still there and cannot be unmounted.
     pub fn wait(mut self, on_stop: impl FnOnce()) -> Result<End> {
         let end = loop {
+            if let Some(signal) = self.stopped {
+                break Ok(End::Signal(signal));
+            }
             match self.events.recv() {
                 Ok(Event::Signal(signal)) => break Ok(End::Signal(signal)),
                 Ok(Event::Ended(Ok(()))) => break Ok(End::Unmounted),
@@ -142,9 +156,9 @@ impl Session {
         }
     }
 
-    /// Waits until the mount answers a look from outside. The looker has a thread of its own, so
+    /// Waits until the mount answers a look from outside, or a signal comes. The looker has a thread of its own, so
     /// that a mount that does not answer cannot hang us.
-    fn first_answer(&self, sender: Sender<Event>) -> Result<()> {
+    fn first_answer(&self, sender: Sender<Event>) -> Result<Option<i32>> {
         let at = self.mount.mountpoint().to_path_buf();
         let expected = self.mount.device();
         let failed = |source| {
@@ -173,11 +187,8 @@ impl Session {
         })
         .map_err(failed)?;
         match self.events.recv_timeout(FIRST_ANSWER) {
-            Ok(Event::Answered(answer)) => answer.map_err(failed),
-            Ok(Event::Signal(signal)) => Err(Error::refused(
-                at,
-                format!("stopped by {} at start", name(signal)),
-            )),
+            Ok(Event::Answered(answer)) => answer.map(|()| None).map_err(failed),
+            Ok(Event::Signal(signal)) => Ok(Some(signal)),
             Ok(Event::Ended(Err(source))) => Err(failed(source)),
             Ok(Event::Ended(Ok(()))) => {
                 Err(Error::refused(at, "it was unmounted before it was ready"))

@@ -63,6 +63,20 @@ impl Vfs {
         }
     }
 
+    /// Whether [`Vfs::read`] would take long: it has a large payload to decode, or to wait for. Such
+    /// a read should have a thread of its own, so that other requests go on.
+    #[must_use]
+    pub fn reads_slowly(&self, ino: Ino) -> bool {
+        let Some(Node::Sample(slot, sample)) = Node::of(ino) else {
+            return false;
+        };
+        let Some(mounted) = self.at_slot(slot) else {
+            return false;
+        };
+        mounted.cache().decodes_slowly(sample).unwrap_or(false)
+            && !self.payloads.has((slot, sample))
+    }
+
     fn read_sample(
         &self,
         mounted: &Mounted,

@@ -65,7 +65,12 @@ impl Vfs {
             Node::CacheDir(_) => None,
             _ => return Err(VfsError::NotADirectory),
         };
-        self.attr(node.ok_or(VfsError::NotFound)?)
+        let node = node.ok_or(VfsError::NotFound)?;
+        if let Node::Sample(slot, sample) = node {
+            // Whoever looks a sample up by name mostly reads it next.
+            self.mounted(slot)?.cache().read_ahead(sample);
+        }
+        self.attr(node)
     }
 
     /// Attributes of a node.

@@ -71,7 +71,8 @@ pub(super) struct Args {
     pub(super) foreground: bool,
 
     /// Mount options, comma separated (`\,` is a comma); takes the usual words of mount(8) and every
-    /// long option of this program, as in -o allow_other,threads=8
+    /// long option of this program, as in -o allow_other,threads=8; `ro` changes nothing: only
+    /// .control can be written in any case
     #[arg(short = 'o', value_name = "OPTIONS", action = ArgAction::Append, help_heading = "Mount")]
     pub(super) options: Vec<OsString>,
 

@@ -1,0 +1,90 @@
+//! One request at a time, counted, with its panics kept in.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+use fuser::{Errno, INodeNo};
+
+use super::errno::{Call, report};
+use crate::vfs::{Ino, Request, Vfs, VfsError};
+
+/// A [`Vfs`] behind a panic guard.
+pub(super) struct Guarded(Arc<Vfs>);
+
+impl Guarded {
+    pub(super) fn new(vfs: Arc<Vfs>) -> Self {
+        Self(vfs)
+    }
+
+    /// Counts a request.
+    pub(super) fn note(&self, request: Request) {
+        self.0.counters().note(request);
+    }
+
+    /// Counts and runs one request. fuser has no panic guard: a panic that got through would end
+    /// the event thread for good and leave a mount that answers nobody.
+    pub(super) fn answer<T>(
+        &self,
+        request: Request,
+        ino: INodeNo,
+        serve: impl FnOnce(&Arc<Vfs>) -> Result<T, VfsError>,
+    ) -> Result<T, Errno> {
+        self.note(request);
+        guarded(&self.0, Call { request, ino }, || serve(&self.0))
+    }
+
+    /// Runs work that takes its time on a thread of its own, and then sends the reply, so that the
+    /// event threads go on with other requests.
+    pub(super) fn answer_later<T>(
+        &self,
+        request: Request,
+        ino: INodeNo,
+        work: impl FnOnce(&Arc<Vfs>) -> Result<T, VfsError> + Send + 'static,
+        reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        let vfs = Arc::clone(&self.0);
+        let call = Call { request, ino };
+        let worker = thread::Builder::new().name("slow".to_owned());
+        let started = worker.spawn(move || reply(guarded(&vfs, call, || work(&vfs))));
+        if let Err(error) = started {
+            // The reply was dropped with the closure, which answers EIO.
+            log::error!("{call}: cannot start a thread: {error}");
+        }
+    }
+
+    /// Whether a read is better answered later.
+    pub(super) fn reads_slowly(&self, ino: INodeNo) -> bool {
+        let call = Call {
+            request: Request::Read,
+            ino,
+        };
+        guarded(&self.0, call, || Ok(self.0.reads_slowly(Ino(ino.0)))).unwrap_or(false)
+    }
+}
+
+/// Serves one request; a panic in it becomes EIO for this request alone.
+fn guarded<T>(
+    vfs: &Vfs,
+    call: Call,
+    serve: impl FnOnce() -> Result<T, VfsError>,
+) -> Result<T, Errno> {
+    match catch_unwind(AssertUnwindSafe(serve)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(report(call, &error)),
+        Err(panic) => {
+            vfs.counters().note_panic();
+            log::error!("{call}: internal error: {}", panic_text(panic.as_ref()));
+            Err(Errno::EIO)
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("panic without a message")
+}
