@@ -19,7 +19,7 @@ scripts/check-layers.sh
 say "lints"
 cargo clippy --quiet --locked --lib --bins -- -D warnings
 # A test may panic.
-cargo clippy --quiet --locked --tests -- -D warnings \
+cargo clippy --quiet --locked --tests --examples --benches -- -D warnings \
     -A clippy::unwrap_used -A clippy::expect_used -A clippy::panic -A clippy::indexing_slicing \
     -A clippy::cast_possible_truncation -A clippy::cast_sign_loss -A missing_docs -A unreachable_pub
 

@@ -42,7 +42,7 @@ use views::Views;
 use crate::cache::Cache;
 use crate::dataset::{Dataset, Entry};
 use crate::error::{Error, Result};
-use crate::format::manifest::FormatVersion;
+use crate::format::manifest::{FormatVersion, Manifest};
 use crate::view::{OnCollision, ViewSpec};
 
 /// How a tree is shown.
@@ -121,11 +121,20 @@ impl Mounted {
         }
     }
 
-    /// Takes the manifest from disk, if it is the migrated form of the one that was loaded.
+    /// Takes the manifest from disk, if it is the migrated form of the one that was loaded. Once
+    /// taken it stays: its node is one that never changes.
     fn reload_manifest(&self) {
+        let loaded = self.cache().manifest();
+        if loaded.version == FormatVersion::V3 || self.migrated.load().is_some() {
+            return;
+        }
+        let migrated = Manifest {
+            version: FormatVersion::V3,
+            cache_id: Some(self.entry.cache_id),
+            ..loaded.clone()
+        };
         if let Ok((manifest, bytes)) = Cache::read_manifest(self.cache().dir())
-            && manifest.cache_id == Some(self.entry.cache_id)
-            && bytes != self.cache().manifest_bytes()
+            && manifest == migrated
         {
             self.migrated.store(Some(Arc::new(bytes)));
         }
@@ -148,9 +157,9 @@ pub struct Vfs {
     damage: Damage,
     payloads: Payloads,
     snapshots: Snapshots,
+    migration: Migration,
     views: Views,
     joined: LazyFile,
-    migration: Migration,
 }
 
 impl Vfs {

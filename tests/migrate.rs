@@ -6,8 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "common/v2.rs"]
-mod v2;
+mod common;
 
 #[path = "migrate/files.rs"]
 mod files;

@@ -7,13 +7,11 @@
     reason = "a test fails by panicking"
 )]
 
+mod common;
+
 #[allow(dead_code, reason = "shared with tests/migrate.rs")]
 #[path = "migrate/files.rs"]
 mod files;
-
-#[allow(dead_code, reason = "shared with other tests")]
-#[path = "common/v2.rs"]
-mod v2;
 
 #[path = "migrate_crash/list.rs"]
 mod list;

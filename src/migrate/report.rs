@@ -2,12 +2,9 @@
 //! "message":...,"entries":[...]}}` when a `Result` of these is written as JSON.
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
-
-use crate::error::Error;
 
 /// What happened to one manifest.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -85,20 +82,6 @@ impl fmt::Display for ManifestUpdateError {
 }
 
 impl std::error::Error for ManifestUpdateError {}
-
-impl From<ManifestUpdateError> for Error {
-    /// For callers that answer with an errno.
-    fn from(error: ManifestUpdateError) -> Self {
-        let path = error.path.unwrap_or_default();
-        match error.errno {
-            Some(errno) => {
-                let action = format!("migrate ({})", error.message);
-                Self::io(path, action, io::Error::from_raw_os_error(errno))
-            }
-            None => Self::refused(path, error.message),
-        }
-    }
-}
 
 fn text_of<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())

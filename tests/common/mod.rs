@@ -21,6 +21,7 @@ pub mod json;
 pub mod lz4;
 pub mod mount;
 pub mod mutate;
+pub mod noise;
 pub mod test_cache;
 
 use datasetrt::cache::Cache;

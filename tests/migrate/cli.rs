@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+use crate::common::mount::{USER, as_user, skip};
 use crate::files::*;
-use crate::v2::*;
 
 const TOOL: &str = env!("CARGO_BIN_EXE_datasetrt");
 
@@ -231,24 +231,16 @@ fn a_reader_of_the_report_may_leave_early() {
     assert_eq!(out(&output.unwrap()), "0\n");
 }
 
-/// A user who owns `folder` and may not do more: this one, or when that is root, nobody's.
-fn as_user(folder: &Path) -> Command {
+/// The tool run by a user who owns `folder` and may not do more: this one, or another when that is
+/// root.
+fn by_ordinary_user(folder: &Path) -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new(TOOL);
     }
     for path in snapshot(folder).into_keys().chain(folders(folder)) {
-        std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
     }
-    // The program may lie where that user cannot reach it.
-    let tool = folder.join("datasetrt");
-    if !tool.exists() {
-        fs::copy(TOOL, &tool).unwrap();
-    }
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(tool);
-    command
+    as_user(folder, "datasetrt")
 }
 
 fn folders(folder: &Path) -> Vec<PathBuf> {
@@ -271,7 +263,7 @@ fn an_ordinary_user_needs_a_writable_folder_and_not_a_writable_manifest() {
     }
     fs::set_permissions(&caches[2], Permissions::from_mode(0o555)).unwrap();
     let run = || {
-        let mut command = as_user(folder.path());
+        let mut command = by_ordinary_user(folder.path());
         command
             .args(["migrate", "--to", "3", "--json"])
             .args(&caches)
@@ -307,7 +299,7 @@ fn an_ordinary_user_needs_a_writable_folder_and_not_a_writable_manifest() {
 /// `None`, aloud, where that is not allowed.
 fn with_mounts(folder: &Path, script: &str) -> Option<Output> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: full and read-only file systems need root");
+        skip("full and read-only file systems take root");
         return None;
     }
     let run = |script: &str| {
@@ -316,7 +308,7 @@ fn with_mounts(folder: &Path, script: &str) -> Option<Output> {
         command.env("tool", TOOL).env("K", folder).output().unwrap()
     };
     if !run("mount -t tmpfs none \"$K\"").status.success() {
-        eprintln!("SKIPPED: this root may not mount a tmpfs");
+        skip("this root may not mount a tmpfs");
         return None;
     }
     let output = run(script);

@@ -4,7 +4,7 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-use crate::v2::v2_cache;
+use crate::files::v2_cache;
 
 #[test]
 fn the_examples_do_what_the_page_says() {

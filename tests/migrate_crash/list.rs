@@ -8,7 +8,6 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use crate::files::*;
-use crate::v2::v2_caches;
 
 pub(crate) struct List {
     pub(crate) caches: Vec<PathBuf>,

@@ -73,6 +73,7 @@ pub struct Plan {
     fields: Vec<Field>,
     path_slot: Option<usize>,
     label_slot: Option<usize>,
+    /// Where the values of tables and archives go; those that were left out have no place.
     slots: HashMap<Arc<str>, usize>,
     totals: Totals,
 }
@@ -147,15 +148,19 @@ impl Plan {
             );
             return Err(Error::refused(place, reason));
         }
-        let slots: HashMap<Arc<str>, usize> = all
-            .iter()
-            .enumerate()
-            .map(|(n, (name, _))| (Arc::clone(name), n))
+        let slot = |wanted: bool, name: &str| {
+            all.iter()
+                .position(|(other, _)| **other == *name)
+                .filter(|_| wanted)
+        };
+        let given = own.iter().chain(&joined);
+        let slots = given
+            .filter_map(|(name, _)| Some((Arc::clone(name), slot(true, name)?)))
             .collect();
         Ok(Self {
             lossy: options.lossy,
-            path_slot: slots.get(PATH).copied().filter(|_| path),
-            label_slot: slots.get(LABEL).copied().filter(|_| labels),
+            path_slot: slot(path, PATH),
+            label_slot: slot(labels, LABEL),
             slots,
             fields: all
                 .into_iter()
@@ -245,7 +250,6 @@ impl Plan {
 
     fn put_cells(&self, cells: Cells, put: &mut dyn FnMut(usize, Value)) -> Result<(), String> {
         for (name, cell) in cells {
-            // A field that has no place is one that the user left out.
             let Some(&slot) = self.slots.get(&name) else {
                 continue;
             };

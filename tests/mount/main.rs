@@ -1,0 +1,23 @@
+//! Real mounts by the built daemon: what programs see, what the kernel asks, what damage does.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod golden;
+mod live;
+mod locks;
+mod mapping;
+mod reading;
+mod resources;
+mod statfs;
+mod worker;
