@@ -5,6 +5,7 @@
 
 mod auto;
 mod bound;
+mod decimal;
 mod escape;
 mod filter;
 mod render;
@@ -15,6 +16,7 @@ mod union;
 
 pub use auto::{MAX_DISTINCT, automatic};
 pub use bound::{OnCollision, Subject, View};
+pub use decimal::Decimal;
 pub use escape::{NAME_MAX, escape_component, push_escaped, unescape_component};
 pub use filter::Filter;
 pub use render::{Extensions, MAX_DEPTH, NameFault, Scope};

@@ -67,6 +67,23 @@ impl Adapter {
     }
 }
 
+/// The node called `name`; `None` when there is none and never will be.
+fn find(vfs: &Vfs, dir: Ino, name: &OsStr) -> Result<Option<Attr>, VfsError> {
+    match vfs.lookup(dir, name) {
+        Ok(attr) => Ok(Some(attr)),
+        Err(VfsError::NotFound) if vfs.is_static_dir(dir) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn send_entry(answer: Result<Option<Attr>, Errno>, reply: ReplyEntry) {
+    match answer {
+        Ok(Some(attr)) => reply.entry(&ttl(attr.ttl), &file_attr(&attr), Generation(0)),
+        Ok(None) => reply.entry(&FOREVER, &NO_ENTRY, Generation(0)),
+        Err(errno) => reply.error(errno),
+    }
+}
+
 fn send_attr(answer: Result<Attr, Errno>, reply: ReplyAttr) {
     match answer {
         Ok(attr) => reply.attr(&ttl(attr.ttl), &file_attr(&attr)),
@@ -100,24 +117,29 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let answer = self.vfs.answer(Kind::Lookup, parent, |vfs| {
-            let dir = Ino(parent.0);
-            match vfs.lookup(dir, name) {
-                Ok(attr) => Ok(Some(attr)),
-                Err(VfsError::NotFound) if vfs.is_static_dir(dir) => Ok(None),
-                Err(error) => Err(error),
-            }
-        });
-        match answer {
-            Ok(Some(attr)) => reply.entry(&ttl(attr.ttl), &file_attr(&attr), Generation(0)),
-            Ok(None) => reply.entry(&FOREVER, &NO_ENTRY, Generation(0)),
-            Err(errno) => reply.error(errno),
+        let dir = Ino(parent.0);
+        if self.vfs.is_slow(|vfs| vfs.finds_slowly(dir, name)) {
+            self.vfs.note(Kind::Lookup);
+            let name = name.to_os_string();
+            let find = move |vfs: &Arc<Vfs>| find(vfs, dir, &name);
+            let send = |answer| send_entry(answer, reply);
+            return self.vfs.answer_later(Kind::Lookup, parent, find, send);
         }
+        let answer = self
+            .vfs
+            .answer(Kind::Lookup, parent, |vfs| find(vfs, dir, name));
+        send_entry(answer, reply);
     }
 
     fn forget(&self, _req: &Request, _ino: INodeNo, _nlookup: u64) {}
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        if self.vfs.is_slow(|vfs| vfs.is_unmade(Ino(ino.0))) {
+            self.vfs.note(Kind::Getattr);
+            let get = move |vfs: &Arc<Vfs>| vfs.getattr(Ino(ino.0));
+            let send = |answer| send_attr(answer, reply);
+            return self.vfs.answer_later(Kind::Getattr, ino, get, send);
+        }
         send_attr(
             self.vfs
                 .answer(Kind::Getattr, ino, |vfs| vfs.getattr(Ino(ino.0))),
@@ -233,7 +255,7 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         let size = usize::try_from(size).unwrap_or(0);
-        if self.vfs.reads_slowly(ino) {
+        if self.vfs.is_slow(|vfs| vfs.reads_slowly(Ino(ino.0))) {
             self.vfs.note(Kind::Read);
             let read = move |vfs: &Arc<Vfs>| {
                 let mut buffer = vec![0; size];
@@ -318,9 +340,19 @@ impl Filesystem for Adapter {
         reply.ok();
     }
 
-    fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         self.vfs.note(Kind::Opendir);
-        reply.opened(FileHandle(0), FopenFlags::empty());
+        let opened = |reply: ReplyOpen| reply.opened(FileHandle(0), FopenFlags::empty());
+        if !self.vfs.is_slow(|vfs| vfs.lists_slowly(Ino(ino.0))) {
+            return opened(reply);
+        }
+        // What the folder shows is found out now, so that no listing has to wait for it.
+        let prepare = move |vfs: &Arc<Vfs>| vfs.readdir(Ino(ino.0), 0, &mut |_| false);
+        let send = move |answer| match answer {
+            Ok(()) => opened(reply),
+            Err(errno) => reply.error(errno),
+        };
+        self.vfs.answer_later(Kind::Opendir, ino, prepare, send);
     }
 
     fn readdir(

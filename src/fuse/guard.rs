@@ -8,7 +8,7 @@ use std::thread;
 use fuser::{Errno, INodeNo};
 
 use super::errno::{Call, report};
-use crate::vfs::{Ino, Request, Vfs, VfsError};
+use crate::vfs::{Request, Vfs, VfsError};
 
 /// A [`Vfs`] behind a panic guard.
 pub(super) struct Guarded(Arc<Vfs>);
@@ -54,13 +54,9 @@ impl Guarded {
         }
     }
 
-    /// Whether a read is better answered later.
-    pub(super) fn reads_slowly(&self, ino: INodeNo) -> bool {
-        let call = Call {
-            request: Request::Read,
-            ino,
-        };
-        guarded(&self.0, call, || Ok(self.0.reads_slowly(Ino(ino.0)))).unwrap_or(false)
+    /// Whether a request is better answered later, which `ask` tells.
+    pub(super) fn is_slow(&self, ask: impl FnOnce(&Vfs) -> bool) -> bool {
+        catch_unwind(AssertUnwindSafe(|| ask(&self.0))).unwrap_or(false)
     }
 }
 

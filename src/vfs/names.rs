@@ -14,32 +14,10 @@ pub(super) fn parse_decimal(name: &OsStr) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Spells numbers without allocating.
-#[derive(Default)]
-pub(super) struct Decimal {
-    digits: [u8; 20],
-}
-
-impl Decimal {
-    /// The name of `number`.
-    pub(super) fn name(&mut self, number: u64) -> &OsStr {
-        let mut start = self.digits.len();
-        let mut rest = number;
-        for digit in self.digits.iter_mut().rev() {
-            *digit = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-            start -= 1;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        OsStr::from_bytes(self.digits.get(start..).unwrap_or_default())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::Decimal;
 
     #[test]
     fn only_plain_decimals_are_numbers() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::access::Permissions;
-use super::names::{Decimal, parse_decimal};
+use super::names::parse_decimal;
 use super::node::ControlFile;
 use super::snapshots::Snapshot;
 use super::{
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::dataset::Entry;
 use crate::format::{MANIFEST_FILE, METADATA_FILE};
-use crate::view::{NAME_MAX, escape_component};
+use crate::view::{Decimal, NAME_MAX, escape_component};
 
 /// What is in the root, in listing order.
 const ROOT_ENTRIES: [(&str, Node, FileKind); 6] = [

@@ -1,8 +1,10 @@
 //! The path that a view gives a sample.
 
+use std::cell::OnceCell;
 use std::io::Write as _;
 
 use super::bound::{Subject, View};
+use super::decimal::Decimal;
 use super::escape::{NAME_MAX, push_escaped};
 use super::template::{FieldPart, Part};
 use crate::error::Error;
@@ -101,7 +103,7 @@ impl View {
         };
         let source = Source {
             subject,
-            row: subject.entry.cache.table().row(subject.sample),
+            row: OnceCell::new(),
             columns: self.binding(subject.cache).map_or(&[], |b| &b.columns),
             extensions,
         };
@@ -129,6 +131,10 @@ impl View {
 }
 
 fn check_lengths(path: &[u8]) -> Result<(), NameFault> {
+    // Nearly all paths.
+    if path.len() <= NAME_MAX {
+        return Ok(());
+    }
     let mut depth = 0;
     for component in path.split(|byte| *byte == b'/') {
         depth += 1;
@@ -145,7 +151,8 @@ fn check_lengths(path: &[u8]) -> Result<(), NameFault> {
 /// What the parts of a template take their text from.
 struct Source<'a> {
     subject: Subject<'a>,
-    row: Option<Row<'a>>,
+    /// Looked up when a part first needs it.
+    row: OnceCell<Option<Row<'a>>>,
     columns: &'a [Option<usize>],
     extensions: &'a dyn Extensions,
 }
@@ -185,13 +192,22 @@ impl Source<'_> {
     /// Appends a field's value; `start` is where the component starts, before and after.
     fn field(&self, field: &FieldPart, start: &mut usize, out: &mut Vec<u8>) {
         let column = self.columns.get(field.slot).copied().flatten();
+        let row = || {
+            let Subject { entry, sample, .. } = self.subject;
+            *self.row.get_or_init(|| entry.cache.table().row(sample))
+        };
         let value = column
-            .zip(self.row.as_ref())
-            .and_then(|(column, row)| row.value(column).ok()?)
+            .and_then(|column| row()?.value(column).ok()?)
             .filter(|value| field.default.is_none() || *value != ValueRef::String(""));
         match value {
             Some(ValueRef::String(text)) => push_text(field, text, start, out),
-            Some(ValueRef::Int(value)) => push_number(out, value, field.width),
+            Some(ValueRef::Int(value)) => match u64::try_from(value) {
+                Ok(value) => push_number(out, value, field.width),
+                Err(_) => {
+                    let width = field.width;
+                    let _ = write!(out, "{value:0width$}");
+                }
+            },
             Some(ValueRef::Bool(value)) => out.extend_from_slice(match value {
                 true => b"true",
                 false => b"false",
@@ -207,9 +223,12 @@ impl Source<'_> {
     }
 }
 
-/// Writing into memory does not fail.
-fn push_number(out: &mut Vec<u8>, number: impl std::fmt::Display, width: usize) {
-    let _ = write!(out, "{number:0width$}");
+/// Appends a number in decimal, with zeros up to `width`.
+fn push_number(out: &mut Vec<u8>, number: u64, width: usize) {
+    let mut decimal = Decimal::default();
+    let digits = decimal.digits(number);
+    out.resize(out.len() + width.saturating_sub(digits.len()), b'0');
+    out.extend_from_slice(digits);
 }
 
 fn push_text(field: &FieldPart, text: &str, start: &mut usize, out: &mut Vec<u8>) {

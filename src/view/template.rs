@@ -77,6 +77,8 @@ pub(super) struct FieldPart {
 pub struct Template {
     text: String,
     components: Vec<Vec<Part>>,
+    ends_in_ext: bool,
+    has_fixed_depth: bool,
 }
 
 impl Template {
@@ -86,10 +88,18 @@ impl Template {
     /// [`SyntaxError`] for a text that is none, or that has an empty, `.` or `..` component.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
         let components = parser::components(text)?;
-        Ok(Self {
-            text: text.to_owned(),
+        Ok(Self::new(text.to_owned(), components))
+    }
+
+    fn new(text: String, components: Vec<Vec<Part>>) -> Self {
+        let last = components.last().map(Vec::as_slice);
+        let several = |part: &Part| matches!(part, Part::Field(field) if field.several);
+        Self {
+            ends_in_ext: matches!(last, Some([_, .., Part::Ext])),
+            has_fixed_depth: !components.iter().flatten().any(several),
+            text,
             components,
-        })
+        }
     }
 
     /// `{field}/{cache_id}-{sample_id}{ext}`
@@ -101,19 +111,17 @@ impl Template {
             Part::SampleId { width: 0 },
             Part::Ext,
         ];
-        Self {
-            text: format!("{{{}}}/{{cache_id}}-{{sample_id}}{{ext}}", quoted(field)),
-            components: vec![vec![Part::Field(FieldPart::plain(field, false))], file],
-        }
+        let text = format!("{{{}}}/{{cache_id}}-{{sample_id}}{{ext}}", quoted(field));
+        let folder = vec![Part::Field(FieldPart::plain(field, false))];
+        Self::new(text, vec![folder, file])
     }
 
     /// `{field...}`
     #[must_use]
     pub fn stored_path(field: &str) -> Self {
-        Self {
-            text: format!("{{{}...}}", quoted(field)),
-            components: vec![vec![Part::Field(FieldPart::plain(field, true))]],
-        }
+        let text = format!("{{{}...}}", quoted(field));
+        let path = vec![Part::Field(FieldPart::plain(field, true))];
+        Self::new(text, vec![path])
     }
 
     /// The text that it was read from.
@@ -141,16 +149,13 @@ impl Template {
     /// stands before the extension.
     #[must_use]
     pub fn ends_in_ext(&self) -> bool {
-        matches!(
-            self.components.last().map(Vec::as_slice),
-            Some([_, .., Part::Ext])
-        )
+        self.ends_in_ext
     }
 
     /// Whether all paths have the same number of components.
     #[must_use]
     pub fn has_fixed_depth(&self) -> bool {
-        !self.fields().any(|field| field.several)
+        self.has_fixed_depth
     }
 
     /// Whether every path starts with the component `name`.

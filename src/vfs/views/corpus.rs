@@ -88,18 +88,15 @@ impl Corpus {
         codes.get(start.checked_add(usize::try_from(subject.sample).ok()?)?)
     }
 
-    /// Finds the extensions of the first of `ordinals` now, unless they are known: a listing then
+    /// Whether the sample's extension is known.
+    pub(super) fn is_known(&self, subject: Subject<'_>) -> bool {
+        let code = self.code(subject);
+        code.is_none_or(|code| code.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Finds the extensions of the first of `ordinals` now: a listing then
     /// waits for the disk once for many samples, not for one after another.
     pub(super) fn look_ahead(&self, ordinals: &[u32]) {
-        let known = |ordinal: &u32| {
-            let code = self
-                .subject(*ordinal)
-                .and_then(|subject| self.code(subject));
-            code.is_none_or(|code| code.load(Ordering::Relaxed) != 0)
-        };
-        if ordinals.first().is_none_or(known) {
-            return;
-        }
         let ordinals = ordinals.get(..AHEAD).unwrap_or(ordinals);
         let steps: Vec<_> = ordinals.chunks(STEP).collect();
         in_parallel(steps.len(), |n| {

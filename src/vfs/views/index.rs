@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use super::corpus::Corpus;
 use super::folders::{Folders, TOP};
-use crate::view::{Extensions, MAX_EXTENSION_LEN, NAME_MAX, NameFault, Scope, View};
+use crate::view::{Extensions, MAX_EXTENSION_LEN, NAME_MAX, NameFault, Scope, Subject, View};
 
 /// A view whose folders are known.
 #[derive(Debug)]
@@ -72,12 +72,18 @@ impl<'a> Names<'a> {
         scope: Scope,
         out: &mut Vec<u8>,
     ) -> Result<(), NameFault> {
-        self.made.set(self.made.get() + 1);
-        out.clear();
         match self.corpus.subject(ordinal) {
-            Some(subject) => self.view.render(subject, scope, self.corpus, out),
-            None => Ok(()),
+            Some(subject) => self.of(subject, scope, out),
+            None => {
+                out.clear();
+                Ok(())
+            }
         }
+    }
+
+    fn of(&self, subject: Subject<'_>, scope: Scope, out: &mut Vec<u8>) -> Result<(), NameFault> {
+        self.made.set(self.made.get() + 1);
+        self.view.render(subject, scope, self.corpus, out)
     }
 
     /// As [`Names::plain`], with the suffix when the sample is one of `suffixed`.
@@ -117,6 +123,25 @@ impl<'a> Names<'a> {
             true => Ok(()),
             false => Err(NameFault::too_long(name)),
         }
+    }
+
+    /// As [`Names::full`] for a sample that was looked up already.
+    pub(super) fn full_name(
+        &self,
+        ordinal: u32,
+        subject: Subject<'_>,
+        suffixed: &[u32],
+        out: &mut Vec<u8>,
+    ) -> Result<(), NameFault> {
+        if !suffixed.is_empty() {
+            return self.full(ordinal, Scope::Name, suffixed, out);
+        }
+        self.of(subject, Scope::Name, out)?;
+        if self.view.template().ends_in_ext() {
+            out.push(b'.');
+            out.extend_from_slice(self.corpus.extension(subject).as_bytes());
+        }
+        Ok(())
     }
 
     /// Puts the whole path or name into `out`.

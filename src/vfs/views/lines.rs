@@ -63,14 +63,21 @@ impl Vfs {
         let mut ordinals = built.index.files.clone();
         ordinals.sort_unstable();
         let (mut path, mut line) = (Vec::new(), Vec::new());
+        let sniffs = built.shown.view.template().ends_in_ext();
         for (n, ordinal) in ordinals.iter().enumerate() {
-            if built.shown.view.template().ends_in_ext() {
-                corpus.look_ahead(ordinals.get(n..).unwrap_or_default());
-            }
-            let made = names.full(*ordinal, Scope::Path, &built.index.suffixed, &mut path);
-            let (Ok(()), Some(subject)) = (made, corpus.subject(*ordinal)) else {
+            let Some(subject) = corpus.subject(*ordinal) else {
                 continue;
             };
+            if sniffs && !corpus.is_known(subject) {
+                corpus.look_ahead(ordinals.get(n..).unwrap_or_default());
+            }
+            let suffixed = &built.index.suffixed;
+            if names
+                .full(*ordinal, Scope::Path, suffixed, &mut path)
+                .is_err()
+            {
+                continue;
+            }
             line.clear();
             line.push(b'{');
             push_json(&mut line, FILE_NAME)?;

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::super::{DirEntry, FileKind, Node, Vfs, VfsError};
 use super::folders::TOP;
+use super::index::{Names, ViewIndex};
 use super::{Built, LINES_FILE};
-use crate::view::Scope;
 
 impl Vfs {
     /// [`Vfs::readdir`] of a folder of a view: `.`, `..`, the view's own file, subfolders, files in
@@ -30,59 +30,108 @@ impl Vfs {
         if folder == TOP && self.has_lines(index) {
             fixed.push((LINES_FILE, Node::ViewLines(view)));
         }
-        let children = index.folders.children(folder);
-        let files = index.files_of(folder);
+        let mut listing = Listing {
+            position: 0,
+            start: offset,
+            sink,
+        };
+        for (name, node) in fixed {
+            let kind = match node {
+                Node::ViewLines(_) => FileKind::File,
+                _ => FileKind::Directory,
+            };
+            if !listing.give(name.as_bytes(), node, kind) {
+                return Ok(());
+            }
+        }
         let names = self.views.names(shown);
-        let sniffs = shown.view.template().ends_in_ext();
         let mut name = Vec::new();
-        let total = fixed.len() + children.len() + files.len();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        for position in start..total {
-            let child = position.checked_sub(fixed.len());
-            let file = child.and_then(|child| child.checked_sub(children.len()));
-            let (node, kind, name) = if let Some(file) = file {
-                let rest = files.get(file..).unwrap_or_default();
-                let Some(&ordinal) = rest.first() else {
-                    break;
-                };
-                if sniffs {
-                    self.views.corpus.look_ahead(rest);
-                }
-                // The name was made before, so it fits.
-                let made = names.full(ordinal, Scope::Name, &index.suffixed, &mut name);
-                match self.sample_node(ordinal).filter(|_| made.is_ok()) {
-                    Some(node) => (node, FileKind::File, name.as_slice()),
-                    None => continue,
-                }
-            } else if let Some(child) = child {
-                let Some(&number) = children.get(child) else {
-                    break;
-                };
-                match index.folder_name(&names, number, &mut name) {
-                    Some(name) => (Node::ViewDir(view, number), FileKind::Directory, name),
-                    None => continue,
-                }
-            } else {
-                let Some(&(name, node)) = fixed.get(position) else {
-                    break;
-                };
-                let kind = match node {
-                    Node::ViewLines(_) => FileKind::File,
-                    _ => FileKind::Directory,
-                };
-                (node, kind, name.as_bytes())
+        let children = index.folders.children(folder);
+        let mut goes_on = true;
+        for &number in listing.rest(children) {
+            goes_on = match index.folder_name(&names, number, &mut name) {
+                Some(name) => listing.give(name, Node::ViewDir(view, number), FileKind::Directory),
+                None => listing.skip(),
             };
-            let entry = DirEntry {
-                ino: node.ino(),
-                next_offset: position as u64 + 1,
-                kind,
-                name: OsStr::from_bytes(name),
-            };
-            if !sink(entry) {
+            if !goes_on {
                 break;
             }
         }
+        if goes_on {
+            self.list_files(&names, index, folder, &mut listing);
+        }
         self.counters.note_names(names.made());
         Ok(())
+    }
+
+    fn list_files(
+        &self,
+        names: &Names<'_>,
+        index: &ViewIndex,
+        folder: u32,
+        listing: &mut Listing<'_>,
+    ) {
+        let corpus = &self.views.corpus;
+        let sniffs = names.view.template().ends_in_ext();
+        let files = listing.rest(index.files_of(folder));
+        let mut name = Vec::new();
+        for (n, &ordinal) in files.iter().enumerate() {
+            let Some(subject) = corpus.subject(ordinal) else {
+                return;
+            };
+            if sniffs && !corpus.is_known(subject) {
+                corpus.look_ahead(files.get(n..).unwrap_or_default());
+            }
+            let made = names.full_name(ordinal, subject, &index.suffixed, &mut name);
+            let node = Node::Sample(subject.entry.position as u64, subject.sample);
+            let goes_on = match made {
+                Ok(()) => listing.give(&name, node, FileKind::File),
+                // The name was made when the view was built, so the file has changed since.
+                Err(_) => listing.skip(),
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+}
+
+/// A listing that is under way.
+struct Listing<'a> {
+    /// Position of the next entry.
+    position: u64,
+    /// Entries before this position are not wanted.
+    start: u64,
+    sink: &'a mut dyn FnMut(DirEntry<'_>) -> bool,
+}
+
+impl Listing<'_> {
+    /// What is wanted of `entries`, which come next.
+    fn rest<'e>(&mut self, entries: &'e [u32]) -> &'e [u32] {
+        let unwanted = self.start.saturating_sub(self.position);
+        let unwanted = unwanted.min(entries.len() as u64);
+        self.position += unwanted;
+        let unwanted = usize::try_from(unwanted).unwrap_or(entries.len());
+        entries.get(unwanted..).unwrap_or_default()
+    }
+
+    /// Gives the next entry and says whether more are wanted.
+    fn give(&mut self, name: &[u8], node: Node, kind: FileKind) -> bool {
+        self.position += 1;
+        if self.position <= self.start {
+            return true;
+        }
+        (self.sink)(DirEntry {
+            ino: node.ino(),
+            next_offset: self.position,
+            kind,
+            name: OsStr::from_bytes(name),
+        })
+    }
+
+    /// Leaves a position without an entry.
+    fn skip(&mut self) -> bool {
+        self.position += 1;
+        true
     }
 }
