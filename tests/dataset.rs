@@ -1,6 +1,14 @@
 //! Lists of caches: what arguments stand for, which identity each cache has, how many files are open.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test may panic"
+)]
 
 mod common;
 

@@ -2,6 +2,16 @@
 //! samples concerned, or right bytes. Where the two programs differ, it is on purpose and listed in
 //! docs/reference-differences.md.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test may panic"
+)]
+
 mod common;
 #[path = "mutations/differences.rs"]
 mod differences;
