@@ -13,6 +13,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod counts;
 mod golden;
 mod live;
 mod locks;
