@@ -208,7 +208,7 @@ fn each_view_has_a_line_for_each_of_its_files() {
 
     let mut hidden = options(&["v={cache_id}-{sample_id}"]);
     hidden.view_metadata = false;
-    let vfs = datasetrt::vfs::Vfs::new(&dataset(dir.path()), hidden).unwrap();
+    let vfs = vfs(&dataset(dir.path()), hidden);
     assert!(matches!(
         at(&vfs, "views/v/metadata.jsonl"),
         Err(VfsError::NotFound)

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use datasetrt::dataset::Dataset;
+use datasetrt::error::Error;
 use datasetrt::vfs::{Attr, FileKind, Ino, Vfs, VfsError, VfsOptions};
 use datasetrt::view::{OnCollision, ViewSpec};
 
@@ -29,7 +30,16 @@ pub(crate) fn suffixing(specs: &[&str]) -> VfsOptions {
 }
 
 pub(crate) fn vfs(dataset: &Dataset, options: VfsOptions) -> Vfs {
-    Vfs::new(dataset, options).unwrap()
+    try_vfs(dataset, options).unwrap()
+}
+
+/// A tree over the same caches, opened anew.
+pub(crate) fn try_vfs(dataset: &Dataset, options: VfsOptions) -> Result<Vfs, Error> {
+    let caches = dataset.entries().iter();
+    let dirs: Vec<_> = caches
+        .map(|entry| entry.cache.dir().to_path_buf())
+        .collect();
+    Vfs::new(Dataset::open(&dirs).unwrap(), options)
 }
 
 /// The node at a path from the root.
