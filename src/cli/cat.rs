@@ -80,6 +80,10 @@ fn pieces(record: &Record<'_>) -> Result<io::Result<()>> {
     Ok(io::stdout().flush())
 }
 
+#[expect(
+    clippy::slow_vector_initialization,
+    reason = "the memory may not be there, which is an error and not an abort"
+)]
 fn memory(record: &Record<'_>, len: u64) -> Result<Vec<u8>> {
     let mut buffer = Vec::new();
     match usize::try_from(len) {
