@@ -203,8 +203,6 @@ impl Join {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::format::manifest::FieldKind;
     use crate::format::metadata::Cell;
