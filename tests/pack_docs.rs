@@ -1,6 +1,13 @@
 //! Runs every example of docs/pack.md, in one folder and in order, and compares what is printed.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "a test may panic"
+)]
 
 use std::fs;
 use std::path::Path;
