@@ -24,8 +24,8 @@ const MASKS: [u8; 3] = [0xFF, 0x80, 0x01];
 /// Most that any damage may make us allocate at once, in bytes. Validation reads 1 MiB at a time.
 const LIMIT: usize = 4 << 20;
 
-/// The decoder of tables panics some thousand times here, each time behind the wall of
-/// `format::metadata`. Reports of that would bury the others.
+/// The decoder of tables panics on some of the damage, behind the wall of `format::metadata`. Reports
+/// of that would bury the others.
 fn quiet_decoder() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
