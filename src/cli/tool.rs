@@ -4,10 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use super::cat::{self, CatArgs};
-use super::verify::{self, VerifyArgs};
-use super::{Verbosity, demo, migrate, pack, refuse, start_logging};
-use super::{Verbosity, cat, demo, info, ls, migrate, refuse, start_logging, verify};
+use super::{Verbosity, cat, demo, info, ls, migrate, pack, refuse, start_logging, verify};
 
 /// The name that messages start with.
 pub(super) const PROGRAM: &str = "datasetrt";
@@ -25,8 +22,6 @@ enum Command {
     Demo(demo::Args),
     Migrate(migrate::Args),
     Pack(pack::Args),
-    Verify(VerifyArgs),
-    Cat(CatArgs),
     Verify(verify::Args),
     Info(info::Args),
     Ls(ls::Args),
@@ -44,8 +39,6 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => args.run(),
         Command::Migrate(args) => args.run(),
         Command::Pack(args) => args.run(),
-        Command::Verify(args) => verify::run(&args),
-        Command::Cat(args) => cat::run(&args),
         Command::Verify(args) => args.run(),
         Command::Info(args) => args.run(),
         Command::Ls(args) => args.run(),
