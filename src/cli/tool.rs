@@ -6,8 +6,8 @@ use clap::{Parser, Subcommand};
 
 use super::cat::{self, CatArgs};
 use super::verify::{self, VerifyArgs};
-use super::{Verbosity, demo, migrate, pack, refuse, start_logging};
 use super::{Verbosity, cat, demo, info, ls, migrate, refuse, start_logging, verify};
+use super::{Verbosity, demo, migrate, pack, refuse, start_logging};
 
 /// The name that messages start with.
 pub(super) const PROGRAM: &str = "datasetrt";
