@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use datasetrt::dataset::Dataset;
 use datasetrt::error::Error;
@@ -72,7 +72,7 @@ pub(crate) fn walk(vfs: &Vfs, folder: Ino) -> BTreeMap<String, Ino> {
     let mut found = BTreeMap::new();
     let parent = vfs.getattr(folder).unwrap().ino;
     assert_eq!(parent, folder);
-    walk_into(vfs, folder, &PathBuf::new(), &mut found);
+    walk_into(vfs, folder, Path::new(""), &mut found);
     found
 }
 
