@@ -3,6 +3,8 @@
 pub mod cache_list;
 pub mod cat;
 pub mod demo;
+pub mod info;
+pub mod ls;
 pub mod migrate;
 pub mod mount;
 mod output;

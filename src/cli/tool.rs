@@ -4,16 +4,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use super::cat::{self, CatArgs};
-use super::verify::{self, VerifyArgs};
-use super::{Verbosity, demo, migrate, pack, refuse, start_logging};
+use super::{Verbosity, cat, demo, info, ls, migrate, pack, refuse, start_logging, verify};
 
 /// The name that messages start with.
 pub(super) const PROGRAM: &str = "datasetrt";
 
 /// Make, check and explain DatasetRT caches.
 #[derive(Debug, Parser)]
-#[command(name = "datasetrt", version, about, disable_help_subcommand = true)]
+#[command(name = "datasetrt", version, disable_help_subcommand = true)]
 struct Tool {
     #[command(subcommand)]
     command: Command,
@@ -24,8 +22,10 @@ enum Command {
     Demo(demo::Args),
     Migrate(migrate::Args),
     Pack(pack::Args),
-    Verify(VerifyArgs),
-    Cat(CatArgs),
+    Verify(verify::Args),
+    Info(info::Args),
+    Ls(ls::Args),
+    Cat(cat::Args),
 }
 
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
@@ -39,7 +39,9 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => args.run(),
         Command::Migrate(args) => args.run(),
         Command::Pack(args) => args.run(),
-        Command::Verify(args) => verify::run(&args),
-        Command::Cat(args) => cat::run(&args),
+        Command::Verify(args) => args.run(),
+        Command::Info(args) => args.run(),
+        Command::Ls(args) => args.run(),
+        Command::Cat(args) => args.run(),
     }
 }

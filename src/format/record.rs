@@ -143,55 +143,6 @@ pub fn decode_lz4(block: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     }
 }
 
-/// Decodes the first bytes of an LZ4 block, as far as `block`, which may be cut, has them and `out`
-/// has room, and says how many they are. For a look at a payload: nothing is said of the rest, and
-/// a malformed block just ends early.
-pub fn lz4_start(block: &[u8], out: &mut [u8]) -> usize {
-    let mut input = block.iter().copied();
-    let mut written = 0;
-    while let Some(token) = input.next() {
-        let literals = lz4_len(token >> 4, &mut input);
-        for _ in 0..literals {
-            let (Some(slot), Some(byte)) = (out.get_mut(written), input.next()) else {
-                return written;
-            };
-            *slot = byte;
-            written += 1;
-        }
-        let (Some(low), Some(high)) = (input.next(), input.next()) else {
-            break;
-        };
-        let distance = usize::from(u16::from_le_bytes([low, high]));
-        let Some(mut from) = written.checked_sub(distance).filter(|_| distance > 0) else {
-            break;
-        };
-        let length = lz4_len(token & 15, &mut input).saturating_add(4);
-        for _ in 0..length {
-            let byte = out.get(from).copied().unwrap_or_default();
-            let Some(slot) = out.get_mut(written) else {
-                return written;
-            };
-            *slot = byte;
-            (from, written) = (from + 1, written + 1);
-        }
-    }
-    written
-}
-
-/// A length that starts in four bits of a token and goes on, when they are all set, in bytes.
-fn lz4_len(bits: u8, input: &mut impl Iterator<Item = u8>) -> usize {
-    let mut len = usize::from(bits);
-    if bits == 15 {
-        for byte in input {
-            len = len.saturating_add(usize::from(byte));
-            if byte != u8::MAX {
-                break;
-            }
-        }
-    }
-    len
-}
-
 /// Makes records; keeps the compressor's tables and a buffer between them.
 #[derive(Default)]
 pub struct RecordEncoder {
@@ -280,6 +231,56 @@ impl std::fmt::Debug for RecordEncoder {
 }
 
 /// Appends one record to `out`, as [`RecordEncoder::append`] does.
+/// Decodes the first bytes of an LZ4 block, as far as `block`, which may be cut, has them and `out`
+/// has room, and says how many they are. For a look at a payload: nothing is said of the rest, and
+/// a malformed block just ends early.
+pub fn lz4_start(block: &[u8], out: &mut [u8]) -> usize {
+    let mut input = block.iter().copied();
+    let mut written = 0;
+    while let Some(token) = input.next() {
+        let literals = lz4_len(token >> 4, &mut input);
+        for _ in 0..literals {
+            let (Some(slot), Some(byte)) = (out.get_mut(written), input.next()) else {
+                return written;
+            };
+            *slot = byte;
+            written += 1;
+        }
+        let (Some(low), Some(high)) = (input.next(), input.next()) else {
+            break;
+        };
+        let distance = usize::from(u16::from_le_bytes([low, high]));
+        let Some(mut from) = written.checked_sub(distance).filter(|_| distance > 0) else {
+            break;
+        };
+        let length = lz4_len(token & 15, &mut input).saturating_add(4);
+        for _ in 0..length {
+            let byte = out.get(from).copied().unwrap_or_default();
+            let Some(slot) = out.get_mut(written) else {
+                return written;
+            };
+            *slot = byte;
+            (from, written) = (from + 1, written + 1);
+        }
+    }
+    written
+}
+
+/// A length that starts in four bits of a token and goes on, when they are all set, in bytes.
+fn lz4_len(bits: u8, input: &mut impl Iterator<Item = u8>) -> usize {
+    let mut len = usize::from(bits);
+    if bits == 15 {
+        for byte in input {
+            len = len.saturating_add(usize::from(byte));
+            if byte != u8::MAX {
+                break;
+            }
+        }
+    }
+    len
+}
+
+/// Appends one record to `out`.
 ///
 /// # Errors
 /// As there.

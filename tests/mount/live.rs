@@ -19,7 +19,7 @@ use crate::common::mount::{MountGuard, daemons, program};
 pub(crate) const EIO: i32 = 5;
 
 /// How long one mount of a test may live.
-const LIFE: Duration = Duration::from_secs(120);
+const LIFE: Duration = Duration::from_secs(300);
 
 /// A folder that everybody may enter, for caches and mountpoints.
 pub(crate) struct Place {
@@ -241,7 +241,7 @@ fn drained(mut pipe: Box<dyn io::Read + Send>) -> Vec<u8> {
 
 /// [`run`], and it must succeed: its standard output.
 pub(crate) fn stdout(command: &mut Command) -> Vec<u8> {
-    let output = run(command, Duration::from_secs(60));
+    let output = run(command, Duration::from_secs(200));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {said}");
     output.stdout
@@ -264,4 +264,16 @@ pub(crate) fn limited(ulimit: &str) -> Command {
         .env_remove("RUST_LOG")
         .env_remove("NOTIFY_SOCKET");
     command
+}
+
+/// What `datasetrt verify` says of these caches, and its exit status.
+pub(crate) fn verify(caches: &[&TestCache]) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_datasetrt"));
+    command
+        .arg("verify")
+        .args(caches.iter().map(|cache| &cache.dir));
+    let output = run(&mut command, Duration::from_secs(60));
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    (output.status.code().unwrap_or(-1), said)
 }
