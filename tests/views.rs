@@ -10,6 +10,8 @@
 #[path = "common/tiny_views.rs"]
 mod tiny_views;
 
+#[path = "views/manual.rs"]
+mod manual;
 #[path = "views/names.rs"]
 mod names;
 #[path = "views/tables.rs"]
