@@ -14,6 +14,7 @@ mod access;
 mod end;
 mod fstab;
 mod start;
+mod views;
 
 use std::ffi::OsStr;
 use std::fs::{self};
