@@ -120,7 +120,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let file = StoredFile::open(&path).unwrap();
         with_window(|| {
-            let mut check = |offset: usize, len: usize| {
+            let check = |offset: usize, len: usize| {
                 let mut buf = vec![0; len];
                 let result = file.read_exact_at(&mut buf, offset as u64);
                 match bytes.get(offset..offset + len) {
