@@ -79,22 +79,19 @@ fn pieces(record: &Record<'_>) -> Result<io::Result<()>> {
     Ok(io::stdout().flush())
 }
 
-#[expect(
-    clippy::slow_vector_initialization,
-    reason = "the memory may not be there, which is an error and not an abort"
-)]
+/// Zeroed memory that may not be there, which is an error and not an abort.
 fn memory(record: &Record<'_>, len: u64) -> Result<Vec<u8>> {
-    let mut buffer = Vec::new();
-    match usize::try_from(len) {
-        Ok(len) if buffer.try_reserve_exact(len).is_ok() => {
-            buffer.extend(std::iter::repeat_n(0, len));
-            Ok(buffer)
-        }
-        _ => Err(Error::refused(
+    let refused = || {
+        Error::refused(
             record.path(),
             format!("{len} bytes of memory are needed, and there are not so many"),
-        )),
-    }
+        )
+    };
+    let len = usize::try_from(len).map_err(|_| refused())?;
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(len).map_err(|_| refused())?;
+    buffer.extend(std::iter::repeat_n(0, len));
+    Ok(buffer)
 }
 
 fn metadata(cache: &Cache, sample: u64) -> Result<io::Result<()>> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::Path;
 
 use datasetrt::dataset::Dataset;
 use datasetrt::error::Error;
@@ -72,11 +72,11 @@ pub(crate) fn walk(vfs: &Vfs, folder: Ino) -> BTreeMap<String, Ino> {
     let mut found = BTreeMap::new();
     let parent = vfs.getattr(folder).unwrap().ino;
     assert_eq!(parent, folder);
-    walk_into(vfs, folder, &PathBuf::new(), &mut found);
+    walk_into(vfs, folder, Path::new(""), &mut found);
     found
 }
 
-fn walk_into(vfs: &Vfs, folder: Ino, path: &PathBuf, found: &mut BTreeMap<String, Ino>) {
+fn walk_into(vfs: &Vfs, folder: Ino, path: &Path, found: &mut BTreeMap<String, Ino>) {
     let whole = list(vfs, folder, 0, usize::MAX);
     assert_eq!(whole[0].2, b".");
     assert_eq!(whole[0].0, folder);
