@@ -3,6 +3,7 @@
 
 mod gates;
 mod record;
+mod survey;
 mod validate;
 
 use std::path::{Path, PathBuf};
@@ -12,17 +13,20 @@ use bytes::Bytes;
 
 use gates::Gates;
 pub use record::Record;
+pub use survey::Survey;
 pub use validate::{DecodedSums, FileCheck};
 
 use crate::error::{Error, Fault, FaultKind, Result};
 use crate::format::digest::Sha256Digest;
 use crate::format::envelope::Envelope;
 use crate::format::index::{IndexRow, IndexView, ROW_LEN_U64};
-use crate::format::manifest::{MAX_MANIFEST_LEN, Manifest, ManifestFault};
+use crate::format::manifest::{MAX_MANIFEST_LEN, Manifest, ManifestFault, ShardEntry};
 use crate::format::metadata::{Table, Value, ValueRef};
 use crate::format::record::HEADER_LEN;
 use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR};
-use crate::storage::{self, FileInfo, MappedFile, OpenFileLimit, ShardFiles, StoredFile};
+use crate::storage::{
+    self, FileIdentity, FileInfo, MappedFile, OpenFileLimit, ShardFiles, StoredFile,
+};
 
 /// A cache opened for reading. Structure is checked; checksums are not, unless
 /// [`Cache::check_file`] is called.
@@ -325,31 +329,46 @@ fn open_shards(dir: &Path, manifest: &Manifest, limit: &Arc<OpenFileLimit>) -> R
     let mut seen = Vec::with_capacity(manifest.shards.len());
     for shard in &manifest.shards {
         let path = folder.join(shard.name.as_str());
-        let info = storage::stat(&path)?;
-        if info.is_dir {
-            return Err(Error::refused(
-                path,
-                "a shard must be a file, found a folder",
-            ));
-        }
-        if info.identity.len != shard.byte_len {
-            return Err(Fault::new(
-                FaultKind::Length,
-                format!("{} bytes (byte_len of the manifest)", shard.byte_len),
-                format!("{} bytes", info.identity.len),
-            )
-            .in_file(&path));
-        }
+        seen.push(check_shard(&path, shard)?);
         paths.push(path);
-        seen.push(info.identity);
     }
     Ok(ShardFiles::new(paths, seen, limit))
 }
 
-fn check_index(path: &Path, bytes: &[u8], manifest: &Manifest) -> Result<()> {
-    let len = bytes.len() as u64;
-    if manifest.sample_count.checked_mul(ROW_LEN_U64) != Some(len) {
+/// A shard is a file of the length that the manifest says.
+fn check_shard(path: &Path, shard: &ShardEntry) -> Result<FileIdentity> {
+    let info = storage::stat(path)?;
+    if info.is_dir {
+        let reason = "a shard must be a file, found a folder";
+        return Err(Error::refused(path, reason));
+    }
+    if info.identity.len != shard.byte_len {
         return Err(Fault::new(
+            FaultKind::Length,
+            format!("{} bytes (byte_len of the manifest)", shard.byte_len),
+            format!("{} bytes", info.identity.len),
+        )
+        .in_file(path));
+    }
+    Ok(info.identity)
+}
+
+fn check_index(path: &Path, bytes: &[u8], manifest: &Manifest) -> Result<()> {
+    index_faults(path, bytes, manifest)
+        .next()
+        .map_or(Ok(()), Err)
+}
+
+/// Everything that is wrong with an index: its length, or else each bad row.
+fn index_faults<'a>(
+    path: &'a Path,
+    bytes: &'a [u8],
+    manifest: &'a Manifest,
+) -> impl Iterator<Item = Error> + 'a {
+    let len = bytes.len() as u64;
+    let wrong_len = manifest.sample_count.checked_mul(ROW_LEN_U64) != Some(len);
+    let wrong_len = wrong_len.then(|| {
+        Fault::new(
             FaultKind::RowCount,
             format!(
                 "{} rows of {ROW_LEN_U64} bytes (sample_count of the manifest)",
@@ -357,13 +376,18 @@ fn check_index(path: &Path, bytes: &[u8], manifest: &Manifest) -> Result<()> {
             ),
             format!("{len} bytes, {} rows", len / ROW_LEN_U64),
         )
-        .in_file(path));
-    }
-    for (sample, row) in (0_u64..).zip(IndexView::new(bytes).rows()) {
-        check_row(row, manifest)
-            .map_err(|fault| fault.at(sample * ROW_LEN_U64).in_sample(path, sample))?;
-    }
-    Ok(())
+        .in_file(path)
+    });
+    // Rows of an index of another length belong to nobody knows which samples.
+    let rows = match wrong_len {
+        Some(_) => IndexView::new(&[]),
+        None => IndexView::new(bytes),
+    };
+    let bad_rows = (0_u64..).zip(rows.rows()).filter_map(|(sample, row)| {
+        let fault = check_row(row, manifest).err()?;
+        Some(fault.at(sample * ROW_LEN_U64).in_sample(path, sample))
+    });
+    wrong_len.into_iter().chain(bad_rows)
 }
 
 /// A row names a shard of the manifest and a record that lies inside it.

@@ -10,6 +10,7 @@ mod reader;
 mod scratch;
 mod shard_files;
 mod walk;
+mod window;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -27,6 +28,7 @@ pub use reader::FileReader;
 pub use scratch::ScratchFile;
 pub use shard_files::{OpenFileLimit, ShardFiles};
 pub use walk::{Walked, walk};
+pub use window::with_window;
 
 use crate::error::{Error, Fault, FaultKind, Result};
 
@@ -179,7 +181,28 @@ impl StoredFile {
     /// # Errors
     /// What the system says; [`io::ErrorKind::UnexpectedEof`] when the file ends before.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        match window::active() {
+            true => window::read_exact_at(self, buf, offset),
+            false => self.read_exact_at_directly(buf, offset),
+        }
+    }
+
+    fn read_exact_at_directly(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)
+    }
+
+    /// Fills `buf` from byte `offset` on as far as the file goes, and says how far.
+    fn read_at_most(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match self.file.read_at(rest, offset.saturating_add(done as u64)) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
     }
 
     /// Reads some bytes from byte `offset` on; none at the end of the file.

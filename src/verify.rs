@@ -8,29 +8,26 @@
 mod budget;
 mod finding;
 mod layout;
+mod opened;
 mod plan;
 mod sample;
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
 pub use finding::{Finding, Kind, Severity};
 
-use crate::cache::{Cache, DecodedSums, FileCheck};
+use crate::cache::FileCheck;
 use crate::dataset::{self, Entry, Progress};
-use crate::error::{Error, Result};
-use crate::format::record::Compression;
+use crate::error::Result;
+use crate::storage;
 use budget::Budget;
-use finding::Subject;
-use layout::{Layout, Slice};
+use opened::Opened;
 use plan::{Piece, Pieces, Plan, Work};
 use sample::{SampleCheck, is_unreadable};
-
-/// Bytes read at once while hashing.
-const PIECE: usize = 1 << 20;
 
 /// How much is checked, and by how many threads.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,9 +44,9 @@ pub struct CacheSummary {
     /// The folder, as it was given.
     #[serde(serialize_with = "finding::as_text")]
     pub cache: PathBuf,
-    /// Its identity in this list, when it could be opened.
+    /// Its identity in this list, when its manifest can be read.
     pub cache_id: Option<u64>,
-    /// Number of samples, when it could be opened.
+    /// Number of samples that were checked; `None` when the cache is refused.
     pub samples: Option<u64>,
     /// Bytes of all its files that were hashed.
     pub bytes: u64,
@@ -75,22 +72,6 @@ pub struct Verification {
     caches: Vec<Opened>,
 }
 
-#[derive(Debug)]
-struct Opened {
-    dir: PathBuf,
-    /// What the structure check or the list as a whole said against it.
-    refused: Vec<Finding>,
-    checked: Option<Checked>,
-}
-
-#[derive(Debug)]
-struct Checked {
-    cache: Arc<Cache>,
-    cache_id: u64,
-    layout: Layout,
-    sums: DecodedSums,
-}
-
 impl Verification {
     /// Checks the structure of the caches at `paths`, whose order gives the identities of format-2
     /// caches. What is wrong is told by [`Verification::run`].
@@ -98,23 +79,19 @@ impl Verification {
     pub fn open(paths: &[PathBuf], options: Options) -> Self {
         let opened = dataset::open_each(paths);
         let doubled = dataset::duplicates(opened.iter().flatten());
-        let mut caches: Vec<Opened> = paths
-            .iter()
-            .zip(opened)
-            .map(|(path, opened)| Opened::new(path, opened))
+        let opened: Vec<Mutex<Option<Result<Entry>>>> = opened
+            .into_iter()
+            .map(|opened| Mutex::new(Some(opened)))
             .collect();
+        let caches = dataset::in_parallel(paths.len(), |n| {
+            let opened = opened.get(n)?.lock();
+            let opened = opened.unwrap_or_else(PoisonError::into_inner).take()?;
+            Some(Opened::new(paths.get(n)?, n as u64, opened))
+        });
+        let mut caches: Vec<Opened> = caches.into_iter().flatten().collect();
         for (position, error) in doubled {
             if let Some(cache) = caches.get_mut(position) {
                 cache.refuse(error);
-            }
-        }
-        let layouts = dataset::in_parallel(caches.len(), |n| {
-            let cache = caches.get(n)?.checked.as_ref()?;
-            Some(Layout::scan(&cache.cache))
-        });
-        for (cache, layout) in caches.iter_mut().zip(layouts) {
-            if let (Some(checked), Some(layout)) = (&mut cache.checked, layout) {
-                checked.layout = layout;
             }
         }
         Self { options, caches }
@@ -126,18 +103,8 @@ impl Verification {
         if self.options.quick {
             return 0;
         }
-        let opened = self.caches.iter().flat_map(|cache| &cache.checked);
-        opened
-            .map(|checked| {
-                let manifest = checked.cache.manifest();
-                let shards = manifest.shards.iter();
-                shards
-                    .filter(|shard| shard.compression == Compression::Lz4)
-                    .fold(hashed_len(&checked.cache), |sum, shard| {
-                        sum.saturating_add(shard.byte_len)
-                    })
-            })
-            .fold(0, u64::saturating_add)
+        let caches = self.caches.iter();
+        caches.fold(0, |sum, cache| sum.saturating_add(cache.work_len()))
     }
 
     /// Does all checks and tells `hear` what comes out, in the order of the list: for each cache
@@ -171,26 +138,21 @@ impl Verification {
     fn pieces(&self) -> Pieces {
         let mut pieces = Pieces::default();
         for (n, cache) in self.caches.iter().enumerate() {
-            if let Some(checked) = &cache.checked {
-                pieces.add(n, None, [Work::Layout]);
-                if !self.options.quick {
-                    checked.add_pieces(n, &mut pieces);
-                }
-            }
-            pieces.end(n);
+            cache.add_pieces(n, self.options.quick, &mut pieces);
         }
         pieces
     }
 
     fn start(&self, opened: &Opened) -> CacheSummary {
-        let checked = opened.checked.as_ref();
+        let checked = opened.checked();
         CacheSummary {
             cache: opened.dir.clone(),
-            cache_id: checked.map(|checked| checked.cache_id),
+            cache_id: opened.cache_id,
             samples: checked.map(|checked| checked.cache.sample_count()),
-            bytes: checked
-                .filter(|_| !self.options.quick)
-                .map_or(0, |checked| hashed_len(&checked.cache)),
+            bytes: match self.options.quick {
+                true => 0,
+                false => opened.hashed_len(),
+            },
             damage: 0,
             warnings: 0,
         }
@@ -203,102 +165,40 @@ impl Verification {
         progress: Progress<'_>,
         buffer: &mut Vec<u8>,
     ) -> Vec<Finding> {
-        let checked = self
-            .caches
-            .get(piece.cache)
-            .and_then(|c| c.checked.as_ref());
-        let Some(checked) = checked else {
+        let Some(opened) = self.caches.get(piece.cache) else {
             return Vec::new();
         };
-        let cache = &*checked.cache;
-        let subject = Subject::of(cache, checked.cache_id);
-        let samples = SampleCheck {
-            cache,
+        let subject = opened.subject();
+        let samples = opened.checked().map(|checked| SampleCheck {
+            cache: &checked.cache,
             subject,
             sums: &checked.sums,
             budget,
             progress,
-        };
-        match &piece.work {
-            Work::Hash(check) => {
-                buffer.resize(PIECE, 0);
-                let mut findings = Vec::new();
-                if let Err(error) = cache.check_file(*check, buffer, progress) {
+        });
+        let mut findings = Vec::new();
+        match (&piece.work, samples, opened.checked()) {
+            (Work::Hash(check), samples, _) => {
+                if let Err(error) = opened.check_file(*check, buffer, progress) {
                     let unreadable = is_unreadable(&error);
                     subject.add(error, None, &mut findings);
-                    if let (true, FileCheck::Shard(shard)) = (unreadable, check) {
+                    if let (true, FileCheck::Shard(shard), Some(samples)) =
+                        (unreadable, check, samples)
+                    {
                         findings.extend(samples.unreadable(*shard, buffer));
                     }
                 }
-                findings
             }
-            Work::Layout => checked.layout.findings(cache, subject),
-            Work::Samples(range) => samples.run(range.clone(), buffer),
-            Work::End => Vec::new(),
-        }
-    }
-}
-
-impl Opened {
-    fn new(path: &Path, opened: Result<Entry>) -> Self {
-        let mut cache = Self {
-            dir: path.to_path_buf(),
-            refused: Vec::new(),
-            checked: None,
-        };
-        match opened {
-            Ok(entry) => {
-                cache.checked = Some(Checked {
-                    sums: DecodedSums::new(&entry.cache),
-                    layout: Layout::default(),
-                    cache_id: entry.cache_id,
-                    cache: entry.cache,
-                });
+            (Work::Layout, _, Some(checked)) => {
+                findings = checked.layout.findings(&checked.cache, subject);
             }
-            Err(error) => cache.refuse(error),
-        }
-        cache
-    }
-
-    fn refuse(&mut self, error: Error) {
-        let subject = Subject {
-            dir: &self.dir,
-            cache_id: self.checked.as_ref().map(|checked| checked.cache_id),
-        };
-        subject.add(error, None, &mut self.refused);
-    }
-}
-
-impl Checked {
-    fn add_pieces(&self, n: usize, pieces: &mut Pieces) {
-        let (shards, tables): (Vec<_>, Vec<_>) = self
-            .cache
-            .file_checks()
-            .partition(|(check, _)| matches!(check, FileCheck::Shard(_)));
-        for (check, len) in tables {
-            pieces.add(n, Some((Work::Hash(check), len)), []);
-        }
-        let slices: &[Slice] = &self.layout.slices;
-        let mut slices = slices.iter().peekable();
-        for (check, len) in shards {
-            let mut rest = Vec::new();
-            if let FileCheck::Shard(shard) = check
-                && self.layout.grouped
-            {
-                while let Some(slice) = slices.next_if(|slice| slice.shard <= shard) {
-                    rest.push(Work::Samples(slice.samples.clone()));
-                }
+            (Work::Samples(range), Some(samples), _) => {
+                findings = storage::with_window(|| samples.run(range.clone(), buffer));
             }
-            pieces.add(n, Some((Work::Hash(check), len)), rest);
+            _ => {}
         }
-        let rest = slices.map(|slice| Work::Samples(slice.samples.clone()));
-        pieces.add(n, None, rest);
+        findings
     }
-}
-
-fn hashed_len(cache: &Cache) -> u64 {
-    let files = cache.file_checks();
-    files.map(|(_, len)| len).fold(0, u64::saturating_add)
 }
 
 /// Counts the findings of the cache whose turn it is and passes them on.
@@ -320,10 +220,10 @@ impl Tally<'_> {
         let mut last = Vec::new();
         if let (Work::End, Some(checked), false) = (
             &piece.work,
-            &opened.checked,
+            opened.checked(),
             self.verification.options.quick,
         ) {
-            let subject = Subject::of(&checked.cache, checked.cache_id);
+            let subject = opened.subject();
             for error in checked.sums.mismatches(&checked.cache) {
                 subject.add(error, None, &mut last);
             }

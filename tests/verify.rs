@@ -133,13 +133,47 @@ fn a_changed_byte_is_a_checksum() {
 }
 
 #[test]
-fn a_missing_shard_is_named() {
+fn a_missing_shard_is_named_and_hides_nothing_else_of_the_structure() {
     let (_dir, cache) = fixture(Compression::None);
     fs::remove_file(first_shard(&cache)).unwrap();
     for more in [&[][..], &["--quick"]] {
         let (_, findings) = verify(&cache, more);
         assert_eq!(told(&findings), [finding("io", None, "000000.bin")]);
     }
+
+    let dir = tempfile::tempdir().unwrap();
+    let mut tiny = Tiny::new(Compression::None);
+    for n in 0..4 {
+        tiny.push(&payload(1000, n), "x");
+        tiny.next_shard();
+    }
+    let cache = tiny.write(dir.path());
+    fs::remove_file(cache.join("shards/000000.bin")).unwrap();
+    edit_file(&cache.join("shards/000001.bin"), |bytes| bytes.truncate(9));
+    edit_file(&cache.join("shards/000003.bin"), |bytes| bytes[500] ^= 1);
+    edit_index(&cache, |rows| {
+        rows[2].offset = 1;
+        rows[3].shard = 99;
+    });
+    fs::write(cache.join("metadata.arrow"), "no table").unwrap();
+    let structure = [
+        finding("io", None, "000000.bin"),
+        finding("length", None, "000001.bin"),
+        finding("index_row", 2, "index.bin"),
+        finding("index_row", 3, "index.bin"),
+        finding("table", None, "metadata.arrow"),
+    ];
+    assert_eq!(told(&verify(&cache, &["--quick"]).1), structure);
+    let (_, findings) = verify(&cache, &[]);
+    let sums = [
+        finding("checksum", None, "index.bin"),
+        finding("checksum", None, "metadata.arrow"),
+        finding("checksum", None, "000003.bin"),
+    ];
+    assert_eq!(told(&findings), [&structure[..], &sums].concat());
+    assert!(findings.iter().all(|finding| finding["cache_id"].is_u64()));
+    let run = tool(&["verify", cache.to_str().unwrap()]);
+    assert!(run.text().contains("refused as a whole"), "{}", run.text());
 }
 
 #[test]

@@ -4,14 +4,15 @@
 //! ranges of samples for [`DecodedSums`]).
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::Cache;
 use crate::error::{Error, Fault, FaultKind, Result};
-use crate::format::digest::Hasher;
+use crate::format::digest::{Hasher, Sha256Digest};
+use crate::format::manifest::Manifest;
 use crate::format::{INDEX_FILE, METADATA_FILE, SHARDS_DIR};
-use crate::storage::StoredFile;
+use crate::storage::{StoredFile, with_window};
 
 /// One file of a cache that the manifest has a SHA-256 for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -46,42 +47,55 @@ impl Cache {
         buf: &mut [u8],
         progress: &dyn Fn(u64),
     ) -> Result<()> {
-        let Some((path, expected)) = self.checked_file(check) else {
-            return Ok(());
-        };
-        let file = StoredFile::open(&path)?;
-        let mut hasher = Hasher::new();
-        file.read_through(buf, |bytes| {
-            hasher.update(bytes);
-            progress(bytes.len() as u64);
-        })
-        .map_err(|source| Error::io(&path, "read", source))?;
-        let found = hasher.finish();
-        if found == expected {
-            return Ok(());
-        }
-        let fault = Fault::new(
-            FaultKind::Checksum,
-            format!("SHA-256 {expected}"),
-            found.to_string(),
-        );
-        Err(fault.in_file(&path))
+        check_file(&self.dir, &self.manifest, check, buf, progress)
     }
+}
 
-    fn checked_file(
-        &self,
-        check: FileCheck,
-    ) -> Option<(PathBuf, crate::format::digest::Sha256Digest)> {
-        Some(match check {
-            FileCheck::Metadata => (self.dir.join(METADATA_FILE), self.manifest.metadata_sha256),
-            FileCheck::Index => (self.dir.join(INDEX_FILE), self.manifest.index_sha256),
-            FileCheck::Shard(n) => {
-                let shard = self.manifest.shards.get(n)?;
-                let path = self.dir.join(SHARDS_DIR).join(shard.name.as_str());
-                (path, shard.sha256)
-            }
-        })
+/// Hashes one file of the cache in folder `dir` and compares.
+pub(super) fn check_file(
+    dir: &Path,
+    manifest: &Manifest,
+    check: FileCheck,
+    buf: &mut [u8],
+    progress: &dyn Fn(u64),
+) -> Result<()> {
+    let Some((path, expected)) = checked_file(dir, manifest, check) else {
+        return Ok(());
+    };
+    let file = StoredFile::open(&path)?;
+    let mut hasher = Hasher::new();
+    file.read_through(buf, |bytes| {
+        hasher.update(bytes);
+        progress(bytes.len() as u64);
+    })
+    .map_err(|source| Error::io(&path, "read", source))?;
+    let found = hasher.finish();
+    if found == expected {
+        return Ok(());
     }
+    let fault = Fault::new(
+        FaultKind::Checksum,
+        format!("SHA-256 {expected}"),
+        found.to_string(),
+    );
+    Err(fault.in_file(&path))
+}
+
+/// Path and SHA-256 of a file.
+fn checked_file(
+    dir: &Path,
+    manifest: &Manifest,
+    check: FileCheck,
+) -> Option<(PathBuf, Sha256Digest)> {
+    Some(match check {
+        FileCheck::Metadata => (dir.join(METADATA_FILE), manifest.metadata_sha256),
+        FileCheck::Index => (dir.join(INDEX_FILE), manifest.index_sha256),
+        FileCheck::Shard(n) => {
+            let shard = manifest.shards.get(n)?;
+            let path = dir.join(SHARDS_DIR).join(shard.name.as_str());
+            (path, shard.sha256)
+        }
+    })
 }
 
 /// Sums of decoded payload lengths, one for each shard, gathered from any number of threads.
@@ -129,10 +143,12 @@ impl DecodedSums {
     /// # Errors
     /// As [`DecodedSums::add`].
     pub fn add_headers(&self, cache: &Cache, samples: Range<u64>) -> Result<()> {
-        for sample in samples {
-            self.add(cache, sample, cache.payload_len(sample).ok())?;
-        }
-        Ok(())
+        with_window(|| {
+            for sample in samples {
+                self.add(cache, sample, cache.payload_len(sample).ok())?;
+            }
+            Ok(())
+        })
     }
 
     /// Compares with the manifest, once all samples were added.

@@ -15,7 +15,7 @@ use super::{EXIT_REFUSED, refuse};
 use crate::cache::Cache;
 use crate::dataset::in_parallel;
 use crate::error::{Error, Result};
-use crate::storage::OpenFileLimit;
+use crate::storage::{OpenFileLimit, with_window};
 
 /// Samples whose records are looked at together, on all cores.
 const BATCH: u64 = 1 << 14;
@@ -125,7 +125,7 @@ fn walk(cache: &Cache, count: u64, mut listing: Box<dyn Listing>) -> Result<(u64
             let first = start + n as u64 * PIECE;
             let samples = first..end.min(first + PIECE);
             let size = |sample| cache.with_record(sample, 0, |record| record.decoded_len());
-            samples.map(size).collect::<Vec<_>>()
+            with_window(|| samples.map(size).collect::<Vec<_>>())
         });
         for (sample, size) in (start..end).zip(sizes.into_iter().flatten()) {
             let result = match size {

@@ -154,7 +154,10 @@ impl Report {
         let dir = shown(&summary.cache);
         let mut facts = Vec::new();
         facts.extend(summary.cache_id.map(|id| format!("cache_id {id}")));
-        facts.extend(summary.samples.map(|samples| counted(samples, "sample")));
+        facts.push(match summary.samples {
+            Some(samples) => counted(samples, "sample"),
+            None => "refused as a whole, so its samples were not checked".to_owned(),
+        });
         facts.push(match self.quick {
             true => "structure only".to_owned(),
             false => format!("{} hashed", bytes(summary.bytes)),

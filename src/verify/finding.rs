@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
-use crate::cache::Cache;
 use crate::error::{Error, Fault, FaultKind};
 use crate::format::{INDEX_FILE, MANIFEST_FILE};
 
@@ -124,7 +123,7 @@ pub struct Finding {
     /// The cache's folder, as it was given.
     #[serde(serialize_with = "as_text")]
     pub cache: PathBuf,
-    /// The cache's identity, when it could be opened.
+    /// The cache's identity, when its manifest can be read.
     pub cache_id: Option<u64>,
     /// The sample concerned, when it is one sample.
     pub sample: Option<u64>,
@@ -253,16 +252,6 @@ impl Subject<'_> {
                 "a good cache",
                 other.chain(),
             ),
-        }
-    }
-}
-
-impl<'a> Subject<'a> {
-    /// The opened `cache`, with the identity that its list gives it.
-    pub(super) fn of(cache: &'a Cache, cache_id: u64) -> Self {
-        Self {
-            dir: cache.dir(),
-            cache_id: Some(cache_id),
         }
     }
 }

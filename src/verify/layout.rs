@@ -29,7 +29,7 @@ pub(super) struct Slice {
 }
 
 /// What one pass over the index tells.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Layout {
     /// All samples. Grouped by shard, then by sample, if `grouped`; by sample alone otherwise.
     pub(super) slices: Vec<Slice>,

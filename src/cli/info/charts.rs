@@ -225,7 +225,7 @@ fn labels(name: &str, field: &FieldStats, samples: u64, svg: &mut Svg, top: f64)
     }
     let more = distinct.saturating_sub(field.top.len() as u64);
     if more > 0 {
-        let note = format!("and {} seldomer", counted(more, "value"));
+        let note = format!("and {} more", counted(more, "value"));
         svg.text("note", left - 8.0, bottom + 16.0, Anchor::End, &note);
     }
     bottom + BELOW

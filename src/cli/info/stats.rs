@@ -11,13 +11,14 @@ use crate::cache::Cache;
 use crate::dataset::in_parallel;
 use crate::error::Result;
 use crate::format::metadata::{FieldKind, ValueRef};
+use crate::storage::with_window;
 
 /// Distinct values of one field that are counted; a field with more is not counted by value.
 pub(super) const MOST_DISTINCT: usize = 1 << 16;
 /// Bytes that the distinct texts of one field may have together.
 const MOST_TEXT: usize = 8 << 20;
 /// Most frequent values that are kept.
-const TOP: usize = 40;
+const TOP: usize = 30;
 /// Pieces that the samples are cut into, so that cores stay busy. The number does not depend on the
 /// cores, so that sums of floats do not either.
 const PIECES: u64 = 256;
@@ -353,7 +354,7 @@ impl Stats {
         let pieces = usize::try_from(count.div_ceil(piece)).unwrap_or(0);
         let parts = in_parallel(pieces, |n| {
             let start = n as u64 * piece;
-            part(cache, start..count.min(start + piece), &shared)
+            with_window(|| part(cache, start..count.min(start + piece), &shared))
         });
         let mut sizes = Sizes::default();
         let mut numbers = vec![(Numbers::default(), 0); shared.len()];
