@@ -11,8 +11,14 @@
 mod common;
 
 mod access;
+mod containers;
+mod doctor;
 mod end;
+mod fstab;
+mod logs;
 mod start;
+mod systemd;
+mod umount;
 
 use std::ffi::OsStr;
 use std::fs::{self};
