@@ -3,11 +3,12 @@
 # file system that does nothing. Needs root, a quiet machine, and about 20 GB; docs/performance.md
 # explains what comes out. The data is made once, in the work folder, and kept there.
 #
-# usage: scripts/bench.sh [--quick] [--startup] [--rounds N] [--only REGEX] [--no-reference] [--out FOLDER]
+# usage: scripts/bench.sh [--quick] [--startup] [--rounds N] [--only REGEX] [--keep] [--no-reference] [--out FOLDER]
 #   --quick         a tenth of the files, three rounds
 #   --startup       also how long a cache of 10 million samples takes to mount
 #   --rounds N      rounds of each case [default: 5]
 #   --only REGEX    only the cases whose name matches, as in 'read 4k (warm|cold)'
+#   --keep          keep the numbers of the cases that are not measured this time
 #   --no-reference  leave out dataset-rt, which is installed from PyPI into a virtual environment
 #   --build-only    make the data and stop
 #   --out FOLDER    where the table, the JSON file and the pictures go [default: the work folder]
@@ -25,8 +26,8 @@ while [ $# -gt 0 ]; do
         --quick) work=$work/quick; rest+=(--quick --rounds 3) ;;
         --out) out=$2; shift ;;
         --rounds | --only) rest+=("$1" "$2"); shift ;;
-        --startup | --no-reference | --build-only) rest+=("$1") ;;
-        -h | --help) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        --startup | --keep | --no-reference | --build-only) rest+=("$1") ;;
+        -h | --help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
         *) printf 'error: unknown option %s (see --help)\n' "$1" >&2; exit 2 ;;
     esac
     shift

@@ -28,7 +28,11 @@ RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --no-deps
 
 say "tests"
 export CI=true
-cargo test --locked --all-targets
+cargo test --locked --lib --bins --tests
 cargo test --locked --doc
+
+say "interoperation with the reference implementation"
+scripts/interop.sh
+scripts/interop-migrate.sh
 
 say "all good"

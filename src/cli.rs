@@ -4,7 +4,9 @@ pub mod cache_list;
 pub mod cat;
 pub mod demo;
 pub mod doctor;
+pub mod info;
 mod logging;
+pub mod ls;
 pub mod migrate;
 pub mod mount;
 mod output;
@@ -15,8 +17,8 @@ pub mod verify;
 
 use std::process::ExitCode;
 
-use logging::say_error;
 pub use logging::{LogFormat, LogOptions, Verbosity, start_logging};
+use logging::{one_line, say_error};
 
 /// Damage was found, or the work was refused.
 pub const EXIT_REFUSED: u8 = 1;

@@ -1,5 +1,15 @@
 //! Caches written by the reference are read exactly as it was told to write them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test may panic"
+)]
+
 mod common;
 
 use std::path::{Path, PathBuf};

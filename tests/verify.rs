@@ -1,5 +1,13 @@
 //! `datasetrt verify`: every damage is found, named, and hides no other.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
 #[path = "common/tiny.rs"]
 mod tiny;
 

@@ -4,8 +4,6 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
-
 use super::output::written;
 use super::refuse;
 use super::tool::PROGRAM;
@@ -17,32 +15,33 @@ use crate::storage::OpenFileLimit;
 /// Uncompressed payloads are read in pieces of this many bytes.
 const PIECE: u64 = 1 << 20;
 
-/// Print the payload of one sample, whole or not at all.
+/// Print the payload of one sample, whole or not at all
 ///
 /// A damaged sample prints nothing and exits with 1. A reader that goes away early is no error.
-#[derive(Args, Debug)]
-pub struct CatArgs {
-    /// The cache folder.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The cache folder
     cache: PathBuf,
-    /// The sample's number, from 0 on.
+    /// The sample's number, from 0 on
     sample: u64,
-    /// Print the sample's metadata as one line of JSON instead.
+    /// Print the sample's metadata as one line of JSON instead
     #[arg(long)]
     metadata: bool,
 }
 
-/// Runs the command.
-#[must_use]
-pub fn run(args: &CatArgs) -> ExitCode {
-    let done = Cache::open(&args.cache, &OpenFileLimit::for_process()).and_then(|cache| match args
-        .metadata
-    {
-        true => metadata(&cache, args.sample),
-        false => payload(&cache, args.sample),
-    });
-    match done {
-        Ok(result) => written(PROGRAM, result, ExitCode::SUCCESS),
-        Err(error) => refuse(PROGRAM, &error.chain(), false),
+impl Args {
+    /// Runs the command.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        let opened = Cache::open(&self.cache, &OpenFileLimit::for_process());
+        let done = opened.and_then(|cache| match self.metadata {
+            true => metadata(&cache, self.sample),
+            false => payload(&cache, self.sample),
+        });
+        match done {
+            Ok(result) => written(PROGRAM, result, ExitCode::SUCCESS),
+            Err(error) => refuse(PROGRAM, &error.chain(), false),
+        }
     }
 }
 
@@ -80,18 +79,19 @@ fn pieces(record: &Record<'_>) -> Result<io::Result<()>> {
     Ok(io::stdout().flush())
 }
 
+/// Zeroed memory that may not be there, which is an error and not an abort.
 fn memory(record: &Record<'_>, len: u64) -> Result<Vec<u8>> {
-    let mut buffer = Vec::new();
-    match usize::try_from(len) {
-        Ok(len) if buffer.try_reserve_exact(len).is_ok() => {
-            buffer.resize(len, 0);
-            Ok(buffer)
-        }
-        _ => Err(Error::refused(
+    let refused = || {
+        Error::refused(
             record.path(),
             format!("{len} bytes of memory are needed, and there are not so many"),
-        )),
-    }
+        )
+    };
+    let len = usize::try_from(len).map_err(|_| refused())?;
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(len).map_err(|_| refused())?;
+    buffer.extend(std::iter::repeat_n(0, len));
+    Ok(buffer)
 }
 
 fn metadata(cache: &Cache, sample: u64) -> Result<io::Result<()>> {

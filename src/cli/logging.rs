@@ -160,7 +160,7 @@ fn line(style: Style, program: &str, level: Level, message: &str) -> String {
 }
 
 /// `text` without line breaks, so that no file name can forge a line of the log.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     text.replace('\n', "\\n").replace('\r', "\\r")
 }
 

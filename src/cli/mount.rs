@@ -3,6 +3,7 @@
 mod args;
 mod background;
 mod config;
+mod memory;
 mod options;
 mod ready;
 mod tree;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use args::Args;
 pub use args::Validate;
 pub use config::MountConfig;
+pub(super) use memory::default_budget;
 pub(super) use tree::check_apart;
 
 use clap::CommandFactory;

@@ -4,16 +4,16 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use super::cat::{self, CatArgs};
-use super::verify::{self, VerifyArgs};
-use super::{LogOptions, demo, doctor, migrate, pack, refuse, start_logging, umount};
+use super::{
+    LogOptions, cat, demo, doctor, info, ls, migrate, pack, refuse, start_logging, umount, verify,
+};
 
 /// The name that messages start with.
 pub(super) const PROGRAM: &str = "datasetrt";
 
 /// Make, check and explain DatasetRT caches.
 #[derive(Debug, Parser)]
-#[command(name = "datasetrt", version, about, disable_help_subcommand = true)]
+#[command(name = "datasetrt", version, disable_help_subcommand = true)]
 struct Tool {
     #[command(subcommand)]
     command: Command,
@@ -24,8 +24,10 @@ enum Command {
     Demo(demo::Args),
     Migrate(migrate::Args),
     Pack(pack::Args),
-    Verify(VerifyArgs),
-    Cat(CatArgs),
+    Verify(verify::Args),
+    Info(info::Args),
+    Ls(ls::Args),
+    Cat(cat::Args),
     Umount(umount::Args),
     Doctor(doctor::Args),
 }
@@ -47,8 +49,10 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => args.run(),
         Command::Migrate(args) => args.run(),
         Command::Pack(args) => args.run(),
-        Command::Verify(args) => verify::run(&args),
-        Command::Cat(args) => cat::run(&args),
+        Command::Verify(args) => args.run(),
+        Command::Info(args) => args.run(),
+        Command::Ls(args) => args.run(),
+        Command::Cat(args) => args.run(),
         Command::Umount(args) => args.run(),
         Command::Doctor(args) => args.run(),
     }

@@ -106,7 +106,7 @@ mod tests {
         let bytes: Vec<u8> = (0..600_000_u32).map(|n| (n % 251) as u8).collect();
         std::fs::write(&path, &bytes).unwrap();
         let mut reader = FileReader::new(Arc::new(StoredFile::open(&path).unwrap()));
-        let mut at = 0;
+        let mut at = 0_usize;
         for (jump, len) in [
             (0, 10),
             (5, 300_000),
@@ -114,8 +114,9 @@ mod tests {
             (250_000, 7),
             (3, 200_000),
         ] {
-            at = (at as i64 + jump) as usize;
-            assert_eq!(reader.seek(SeekFrom::Current(jump)).unwrap(), at as u64);
+            at = at.checked_add_signed(jump).unwrap();
+            let sought = reader.seek(SeekFrom::Current(jump as i64)).unwrap();
+            assert_eq!(sought, at as u64);
             let mut out = vec![0; len];
             reader.read_exact(&mut out).unwrap();
             assert!(out == bytes[at..at + len], "{jump} {len}");

@@ -72,10 +72,14 @@ impl Vfs {
         }
     }
 
-    /// Whether [`Vfs::read`] would take long: it has a large payload to decode, or to wait for. Such
-    /// a read should have a thread of its own, so that other requests go on.
+    /// Whether [`Vfs::read`] would take long: it has a large payload to decode, or to wait for, or a
+    /// file over many samples to make. Such a read should have a thread of its own, so that other
+    /// requests go on.
     #[must_use]
     pub fn reads_slowly(&self, ino: Ino) -> bool {
+        if self.is_unmade(ino) {
+            return true;
+        }
         let Some(Node::Sample(slot, sample)) = Node::of(ino) else {
             return false;
         };

@@ -2,10 +2,12 @@
 //! node, so that nothing is copied and pages are shared.
 
 mod build;
+mod collisions;
 mod corpus;
 mod folders;
 mod index;
 mod lines;
+mod listing;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -18,10 +20,11 @@ use self::index::{Named, Names, ViewIndex};
 use super::access::Permissions;
 use super::lazy_file::LazyFile;
 use super::node::{MAX_VIEWS, Node};
-use super::{Attr, DirEntry, FileKind, Ino, Mounted, Vfs, VfsError, VfsOptions};
+use super::{Attr, FileKind, Ino, Mounted, Vfs, VfsError, VfsOptions};
 use crate::dataset::{Entry, in_parallel};
 use crate::error::{Error, Result};
-use crate::view::{OnCollision, Scope, Subject, View, automatic};
+use crate::format::METADATA_FILE;
+use crate::view::{OnCollision, Subject, View, automatic};
 
 /// The file at the top of each view that tells loaders the metadata.
 pub(super) const LINES_FILE: &str = "metadata.jsonl";
@@ -322,85 +325,36 @@ impl Vfs {
         })
     }
 
-    /// [`Vfs::readdir`] of a folder of a view: `.`, `..`, the view's own file, subfolders, files in
-    /// the order of the caches and samples.
-    pub(super) fn read_view_dir(
-        &self,
-        view: u32,
-        folder: u32,
-        offset: u64,
-        sink: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<(), VfsError> {
-        let Built { shown, index } = self.built(view)?;
-        if !index.folders.exists(folder) {
-            return Err(VfsError::NotFound);
-        }
-        let parent = match folder {
-            TOP => Node::Views,
-            _ => Node::ViewDir(view, index.folders.parent(folder)),
-        };
-        let mut fixed = vec![(".", Node::ViewDir(view, folder)), ("..", parent)];
-        if folder == TOP && self.has_lines(index) {
-            fixed.push((LINES_FILE, Node::ViewLines(view)));
-        }
-        let children = index.folders.children(folder);
-        let files = index.files_of(folder);
-        let names = self.views.names(shown);
-        let sniffs = shown.view.template().ends_in_ext();
-        let mut name = Vec::new();
-        let total = fixed.len() + children.len() + files.len();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        for position in start..total {
-            let child = position.checked_sub(fixed.len());
-            let file = child.and_then(|child| child.checked_sub(children.len()));
-            let (node, kind, name) = if let Some(file) = file {
-                let rest = files.get(file..).unwrap_or_default();
-                let Some(&ordinal) = rest.first() else {
-                    break;
-                };
-                if sniffs {
-                    self.views.corpus.look_ahead(rest);
-                }
-                // The name was made before, so it fits.
-                let made = names.full(ordinal, Scope::Name, &index.suffixed, &mut name);
-                match self.sample_node(ordinal).filter(|_| made.is_ok()) {
-                    Some(node) => (node, FileKind::File, name.as_slice()),
-                    None => continue,
-                }
-            } else if let Some(child) = child {
-                let Some(&number) = children.get(child) else {
-                    break;
-                };
-                match index.folder_name(&names, number, &mut name) {
-                    Some(name) => (Node::ViewDir(view, number), FileKind::Directory, name),
-                    None => continue,
-                }
-            } else {
-                let Some(&(name, node)) = fixed.get(position) else {
-                    break;
-                };
-                let kind = match node {
-                    Node::ViewLines(_) => FileKind::File,
-                    _ => FileKind::Directory,
-                };
-                (node, kind, name.as_bytes())
-            };
-            let entry = DirEntry {
-                ino: node.ino(),
-                next_offset: position as u64 + 1,
-                kind,
-                name: OsStr::from_bytes(name),
-            };
-            if !sink(entry) {
-                break;
+    /// Whether [`Vfs::lookup`] of `name` in `parent` would take long, because a view or a file over
+    /// many samples has to be made first. Such a request should have a thread of its own, so that
+    /// others go on.
+    #[must_use]
+    pub fn finds_slowly(&self, parent: Ino, name: &OsStr) -> bool {
+        match Node::of(parent) {
+            Some(Node::Root) => name == METADATA_FILE && !self.joined.is_made(),
+            Some(Node::ViewDir(view, TOP)) if name == LINES_FILE => {
+                self.is_unmade(Node::ViewLines(view).ino())
             }
+            _ => self.lists_slowly(parent),
         }
-        self.counters.note_names(names.made());
-        Ok(())
     }
 
-    /// Whether the attributes of a node cannot be told without making a file first.
-    pub(super) fn is_unmade(&self, ino: Ino) -> bool {
+    /// Whether [`Vfs::readdir`] of a folder would take long, because its view has to be built first.
+    #[must_use]
+    pub fn lists_slowly(&self, ino: Ino) -> bool {
+        match Node::of(ino) {
+            Some(Node::ViewDir(view, _)) => {
+                let shown = self.views.shown(view);
+                shown.is_some_and(|shown| shown.index.get().is_none())
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether [`Vfs::getattr`] would take long, because a file over many samples has to be made
+    /// first.
+    #[must_use]
+    pub fn is_unmade(&self, ino: Ino) -> bool {
         match Node::of(ino) {
             Some(Node::JoinedTable) => !self.joined.is_made(),
             Some(Node::ViewLines(view)) => self

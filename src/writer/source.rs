@@ -110,3 +110,15 @@ pub trait Source: Send + Sync + fmt::Debug {
 pub fn refuse(path: &Path, place: &Place, reason: impl fmt::Display) -> Error {
     Error::refused(path, format!("{place}: {reason}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    /// A file with a name that ends so, gone when it goes out of use.
+    pub(super) fn file(ending: &str, bytes: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::Builder::new().suffix(ending).tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+}

@@ -171,7 +171,7 @@ fn read_by_threads(args: &ReadArgs) -> io::Result<(Vec<Done>, f64)> {
 
 fn read_by_processes(args: &ReadArgs) -> io::Result<(Vec<Done>, f64)> {
     let mut children = (0..args.readers)
-        .map(|number| start_worker(number))
+        .map(start_worker)
         .collect::<io::Result<Vec<_>>>()?;
     for child in &mut children {
         let mut ready = [0];

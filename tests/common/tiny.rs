@@ -1,6 +1,13 @@
 //! Tiny caches made record by record, and ways to damage them.
 
-#![allow(dead_code)] // Each test file uses its part.
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -38,15 +38,28 @@ fn a_shard_replaced_after_the_start_is_not_read() {
     let cache = Fixture::tiny().build();
     let open = cache.open().unwrap();
     let bytes = cache.read("shards/000000.bin");
-    cache.remove("shards/000000.bin");
-    fs::write(
-        cache.path("shards/other"),
-        b"keeps the inode from being used again",
-    )
-    .unwrap();
+    // The old file stays, under another name: its inode number must not be given to the new one.
+    fs::rename(cache.path("shards/000000.bin"), cache.path("shards/old")).unwrap();
     cache.put("shards/000000.bin", bytes);
     let error = open.payload_len(0).unwrap_err();
     assert_eq!(describe(&error, &cache.dir), "Replaced shards/000000.bin");
+}
+
+#[test]
+#[ignore = "FileIdentity has no time of last change, so a new file of the same inode and length passes"]
+fn a_shard_rewritten_in_place_after_the_start_is_not_read() {
+    // File systems give the inode of a removed file to the next one: a cache removed and written
+    // anew under the same path had the old numbers and lengths, and its payloads were served.
+    let cache = Fixture::tiny().build();
+    let open = cache.open().unwrap();
+    cache.flip("shards/000000.bin", -1, 1);
+    // Clocks of file systems are coarse: the change must not fall into the tick of the first write.
+    let shard = fs::OpenOptions::new()
+        .write(true)
+        .open(cache.path("shards/000000.bin"));
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(2);
+    shard.unwrap().set_modified(later).unwrap();
+    assert!(open.with_record(2, 0, |_| ()).is_err());
 }
 
 #[test]

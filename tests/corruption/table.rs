@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::common::fixture::{Fixture, TestCache};
+use crate::common::fixture::{Fixture, TestCache, record_of};
 use crate::common::json::Json;
 use crate::outcome;
 
@@ -378,4 +378,32 @@ fn a_damaged_record_is_refused_alone_and_with_its_sample() {
             "read: Payload shards/000001.bin (2)",
         ),
     ]);
+}
+
+#[test]
+fn an_error_says_where_in_the_shard_the_damage_starts() {
+    for what in ["header", "json", "payload"] {
+        let cache = Fixture::tiny().lz4().build();
+        let row = cache.row(1);
+        let (json, stored) = cache.record(1);
+        let expected = match what {
+            "header" => {
+                let mut record = record_of(&json, &stored);
+                record[7] = 1;
+                cache.set_record(1, &record);
+                row.offset
+            }
+            "json" => {
+                cache.set_json(1, vec![b'x'; json.len()]);
+                row.offset + 8
+            }
+            _ => {
+                cache.set_stored(1, b"\x01\0\0\0\0");
+                row.offset + 8 + json.len() as u64
+            }
+        };
+        cache.reseal_sums();
+        let error = crate::common::payload(&cache.open().unwrap(), 1).unwrap_err();
+        assert_eq!(error.fault().unwrap().offset, Some(expected), "{what}");
+    }
 }

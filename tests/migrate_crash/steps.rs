@@ -16,8 +16,8 @@ use ManifestStatus::{DurabilityUnknown, Unchanged, Updated};
 const TARGETS: usize = 3;
 const STEPS: [Step; 6] = [
     Step::CreateTemp,
-    Step::CopyMode,
     Step::Write,
+    Step::CopyMode,
     Step::SyncFile,
     Step::Rename,
     Step::SyncDir,
@@ -142,7 +142,7 @@ fn a_run_that_is_killed_again_and_again_gets_through_in_the_end() {
 fn a_real_process_reports_a_failing_step() {
     let list = List::new(TARGETS);
     let mut command = list.command();
-    command.env("DATASETRT_TEST_STEP", "fail:9:28");
+    command.env("DATASETRT_TEST_STEP", "fail:8:28");
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8(output.stderr).unwrap();

@@ -18,8 +18,10 @@ use crate::common::mount::{MountGuard, daemons, program};
 
 pub(crate) const EIO: i32 = 5;
 
+/// A command that has not ended by then hangs: no measure of speed, whatever else the machine does.
+const HANGS_AFTER: Duration = Duration::from_secs(900);
 /// How long one mount of a test may live.
-const LIFE: Duration = Duration::from_secs(120);
+const LIFE: Duration = Duration::from_secs(1200);
 
 /// A folder that everybody may enter, for caches and mountpoints.
 pub(crate) struct Place {
@@ -87,7 +89,7 @@ impl Place {
     pub(crate) fn refused_by(&self, mut command: Command, caches: &[&TestCache]) -> String {
         let guard = MountGuard::at(self.point());
         command.args(caches.iter().map(|cache| &cache.dir));
-        let output = run(command.arg(&guard.point), Duration::from_secs(10));
+        let output = run(command.arg(&guard.point), Duration::from_secs(60));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(guard.is_gone());
@@ -241,7 +243,7 @@ fn drained(mut pipe: Box<dyn io::Read + Send>) -> Vec<u8> {
 
 /// [`run`], and it must succeed: its standard output.
 pub(crate) fn stdout(command: &mut Command) -> Vec<u8> {
-    let output = run(command, Duration::from_secs(60));
+    let output = run(command, HANGS_AFTER);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {said}");
     output.stdout
@@ -264,4 +266,16 @@ pub(crate) fn limited(ulimit: &str) -> Command {
         .env_remove("RUST_LOG")
         .env_remove("NOTIFY_SOCKET");
     command
+}
+
+/// What `datasetrt verify` says of these caches, and its exit status.
+pub(crate) fn verify(caches: &[&TestCache]) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_datasetrt"));
+    command
+        .arg("verify")
+        .args(caches.iter().map(|cache| &cache.dir));
+    let output = run(&mut command, HANGS_AFTER);
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    (output.status.code().unwrap_or(-1), said)
 }

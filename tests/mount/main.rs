@@ -13,11 +13,19 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod counted;
+mod counts;
+mod damage;
 mod golden;
+mod index;
+mod listing;
 mod live;
 mod locks;
 mod mapping;
+mod places;
 mod reading;
 mod resources;
 mod statfs;
+mod sweep;
+mod tables;
 mod worker;

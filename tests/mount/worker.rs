@@ -64,6 +64,7 @@ pub(crate) fn numbers(folder: &Path, count: u64, first: u64) -> String {
     format!("numbers\n{}\n{count}\n{first}", folder.display())
 }
 
+#[allow(dead_code)]
 /// The order to write `word` to a file once the file `go` exists; a refusal as busy is fine.
 pub(crate) fn writer(path: &Path, word: &str, go: &Path) -> String {
     format!("writer\n{}\n{word}\n{}", path.display(), go.display())

@@ -9,7 +9,7 @@ use super::support::{Desk, Run, listing, read, tool};
 
 /// A table that takes some seconds: its rows name one file of 20 kB over and over.
 fn slow(desk: &Desk) {
-    let payload: Vec<u8> = (0..20_000_u32).map(|n| (n * n >> 8) as u8).collect();
+    let payload: Vec<u8> = (0..20_000_u32).map(|n| ((n * n) >> 8) as u8).collect();
     desk.file("p.bin", payload);
     let rows: String = (0..400_000).map(|n| format!("p.bin,{n}\n")).collect();
     desk.file("t.csv", format!("file,n\n{rows}"));
@@ -134,7 +134,7 @@ fn what_a_killed_run_left_is_named_removed_and_no_obstacle() {
 fn a_full_disk_is_an_error_that_names_the_file() {
     let desk = Desk::new();
     for n in 0..2000 {
-        desk.file(format!("in/{n:04}"), vec![n as u8; 1000]);
+        desk.file(format!("in/{n:04}"), vec![b'x'; 1000]);
     }
     let disk = desk.path("disk");
     fs::create_dir(&disk).unwrap();

@@ -383,8 +383,8 @@ fn payloads_may_stand_in_the_table() {
 /// 500 files of 0 to some 40,000 bytes in 7 folders, and one of 3 MB.
 fn many(desk: &Desk) {
     for n in 0..500_u32 {
-        let len = n.wrapping_mul(2_654_435_761) >> 16 & 0x9fff;
-        let bytes: Vec<u8> = (0..len).map(|k| (k * n >> 7) as u8).collect();
+        let len = (n.wrapping_mul(2_654_435_761) >> 16) & 0x9fff;
+        let bytes: Vec<u8> = (0..len).map(|k| ((k * n) >> 7) as u8).collect();
         desk.file(format!("in/{}/{n:03}", n % 7), bytes);
     }
     desk.file("in/3/large", vec![b'x'; 3 << 20]);

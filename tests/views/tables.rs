@@ -11,7 +11,7 @@ use datasetrt::vfs::{FileKind, Ino, Ttl, VfsError, VfsOptions};
 use serde_json::{Value as Json, json};
 
 use super::tiny_views::{Tiny, open, text};
-use super::walk::{at, list, options, read, vfs, walk};
+use super::walk::{at, list, options, read, try_vfs, vfs, walk};
 
 /// Two caches that share one field, disagree on another, and have one each.
 fn dataset(dir: &std::path::Path) -> Dataset {
@@ -208,7 +208,7 @@ fn each_view_has_a_line_for_each_of_its_files() {
 
     let mut hidden = options(&["v={cache_id}-{sample_id}"]);
     hidden.view_metadata = false;
-    let vfs = datasetrt::vfs::Vfs::new(&dataset(dir.path()), hidden).unwrap();
+    let vfs = try_vfs(&dataset(dir.path()), hidden).unwrap();
     assert!(matches!(
         at(&vfs, "views/v/metadata.jsonl"),
         Err(VfsError::NotFound)

@@ -11,7 +11,7 @@ use datasetrt::vfs::{FileKind, Ino, Vfs, VfsError, VfsOptions};
 use datasetrt::view::escape_component;
 
 use super::tiny_views::{Tiny, open, text};
-use super::walk::{at, list, options, read, suffixing, vfs, walk};
+use super::walk::{at, list, options, read, suffixing, try_vfs, vfs, walk};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
 const JPG: &[u8] = b"\xff\xd8\xff\xe0\0\x10JFIF\0";
@@ -202,7 +202,7 @@ fn default_views_are_made_of_fields_with_few_values() {
     );
     let mut options = options(&["path={sample_id} where cache_id == 1"]);
     options.auto_views = true;
-    let vfs = Vfs::new(&dataset, options).unwrap();
+    let vfs = try_vfs(&dataset, options).unwrap();
     assert!(
         at(&vfs, "views/path/1000").is_ok(),
         "a view that was asked for comes first"
@@ -220,7 +220,7 @@ fn labelled(dir: &std::path::Path, samples: &[(&str, &[u8])]) -> Dataset {
 }
 
 fn refusal(dataset: &Dataset, spec: &str) -> String {
-    match Vfs::new(dataset, options(&[spec])) {
+    match try_vfs(dataset, options(&[spec])) {
         Err(Error::View { reason, .. }) => reason,
         other => panic!("{spec}: {:?}", other.map(|_| "shown")),
     }
@@ -259,7 +259,7 @@ fn equal_names_are_refused_naming_both_samples() {
     let reason = refusal(&dataset, "v=metadata.jsonl/{sample_id}");
     assert!(reason.contains("--view-metadata=off"), "{reason}");
     let twice = options(&["v={sample_id}", "v={sample_id}"]);
-    assert!(matches!(Vfs::new(&dataset, twice), Err(Error::View { .. })));
+    assert!(matches!(try_vfs(&dataset, twice), Err(Error::View { .. })));
     let long = format!("v={}{{label}}", "x".repeat(255));
     assert!(refusal(&dataset, &long).contains("sample 0 of cache 5"));
     // What cannot collide whatever the values are is not built before it is used.
@@ -321,7 +321,7 @@ fn a_folder_hides_the_views_own_file_when_it_has_its_name() {
     assert_eq!(found.keys().collect::<Vec<_>>(), ["metadata.jsonl/x", "y"]);
     let mut without = options(&["v={label...}"]);
     without.view_metadata = false;
-    let vfs = Vfs::new(&dataset, without).unwrap();
+    let vfs = try_vfs(&dataset, without).unwrap();
     assert_eq!(walk(&vfs, at(&vfs, "views/v").unwrap().ino).len(), 2);
 }
 

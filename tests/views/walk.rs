@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::Path;
 
 use datasetrt::dataset::Dataset;
+use datasetrt::error::Error;
 use datasetrt::vfs::{Attr, FileKind, Ino, Vfs, VfsError, VfsOptions};
 use datasetrt::view::{OnCollision, ViewSpec};
 
@@ -29,7 +30,16 @@ pub(crate) fn suffixing(specs: &[&str]) -> VfsOptions {
 }
 
 pub(crate) fn vfs(dataset: &Dataset, options: VfsOptions) -> Vfs {
-    Vfs::new(dataset, options).unwrap()
+    try_vfs(dataset, options).unwrap()
+}
+
+/// A tree over the same caches, opened anew.
+pub(crate) fn try_vfs(dataset: &Dataset, options: VfsOptions) -> Result<Vfs, Error> {
+    let caches = dataset.entries().iter();
+    let dirs: Vec<_> = caches
+        .map(|entry| entry.cache.dir().to_path_buf())
+        .collect();
+    Vfs::new(Dataset::open(&dirs).unwrap(), options)
 }
 
 /// The node at a path from the root.
@@ -62,11 +72,11 @@ pub(crate) fn walk(vfs: &Vfs, folder: Ino) -> BTreeMap<String, Ino> {
     let mut found = BTreeMap::new();
     let parent = vfs.getattr(folder).unwrap().ino;
     assert_eq!(parent, folder);
-    walk_into(vfs, folder, &PathBuf::new(), &mut found);
+    walk_into(vfs, folder, Path::new(""), &mut found);
     found
 }
 
-fn walk_into(vfs: &Vfs, folder: Ino, path: &PathBuf, found: &mut BTreeMap<String, Ino>) {
+fn walk_into(vfs: &Vfs, folder: Ino, path: &Path, found: &mut BTreeMap<String, Ino>) {
     let whole = list(vfs, folder, 0, usize::MAX);
     assert_eq!(whole[0].2, b".");
     assert_eq!(whole[0].0, folder);

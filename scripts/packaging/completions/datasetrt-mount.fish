@@ -1,7 +1,7 @@
 complete -c datasetrt-mount -l caches-from -d 'Read more cache folders from FILE, one path a line, after those named here' -r -F
 complete -c datasetrt-mount -l validate-cache -d 'Compare the SHA-256 of all files: before mounting, or of each shard before its first byte is served [default when absent: check the structure only; bare: startup]' -r -f -a "startup\t'All of them, before mounting'
 access\t'Each shard\'s once, before its first byte is served'"
-complete -c datasetrt-mount -l cache-memory -d 'Memory for decoded samples, such as 64MiB' -r
+complete -c datasetrt-mount -l cache-memory -d 'Most memory for decoded samples, such as 64MiB; a compressed sample that is read in pieces must fit [default: a quarter of the memory of the machine or control group, at most 1GiB]' -r
 complete -c datasetrt-mount -l view -d 'Show samples under /views/NAME by a path template, such as \'cats={label}/{sample_id:08}{ext} where label == "cat"\'; may be given again (docs/views.md)' -r
 complete -c datasetrt-mount -l on-collision -d 'What to do with samples that a view would call the same' -r -f -a "refuse\t'Refuse to mount, naming two of them'
 suffix\t'Put ~CACHE_ID-SAMPLE_ID before the extension'"

@@ -25,6 +25,12 @@ _datasetrt() {
             datasetrt,doctor)
                 cmd="datasetrt__subcmd__doctor"
                 ;;
+            datasetrt,info)
+                cmd="datasetrt__subcmd__info"
+                ;;
+            datasetrt,ls)
+                cmd="datasetrt__subcmd__ls"
+                ;;
             datasetrt,migrate)
                 cmd="datasetrt__subcmd__migrate"
                 ;;
@@ -44,7 +50,7 @@ _datasetrt() {
 
     case "${cmd}" in
         datasetrt)
-            opts="-h -V --help --version demo migrate pack verify cat umount doctor"
+            opts="-h -V --help --version demo migrate pack verify info ls cat umount doctor"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -92,6 +98,50 @@ _datasetrt() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        datasetrt__subcmd__info)
+            opts="-h --caches-from --json --plot --quick --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --caches-from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --plot)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        datasetrt__subcmd__ls)
+            opts="-h --json --arrow --head --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --arrow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --head)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -202,12 +252,16 @@ _datasetrt() {
             return 0
             ;;
         datasetrt__subcmd__verify)
-            opts="-j -h --quick --json --jobs --help"
+            opts="-j -h --caches-from --quick --json --jobs --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --caches-from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --jobs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -30,6 +30,8 @@ complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "demo" -d 'Write
 complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "migrate" -d 'Upgrade manifests from format 2 to format 3, each cache keeping its id'
 complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "pack" -d 'Write a new cache from folders, tar archives or a table'
 complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "verify" -d 'Check everything that can be checked of caches, and list every damage'
+complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "info" -d 'Tell what caches are: identity, sizes, fields and their values'
+complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "ls" -d 'List the samples of a cache: number, size in bytes, metadata'
 complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "cat" -d 'Print the payload of one sample, whole or not at all'
 complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "umount" -d 'Unmount, or name the processes that use the mount'
 complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "doctor" -d 'Find out why a mount does not work, before or after trying it'
@@ -59,10 +61,20 @@ complete -c datasetrt -n "__fish_datasetrt_using_subcommand pack" -l lossy-path 
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand pack" -l dry-run -d 'Read all metadata and look at every payload file, but write nothing'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand pack" -l json -d 'Print the result as a JSON object'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand pack" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand verify" -l caches-from -d 'Read more cache folders from FILE, one path a line, after those named here' -r -F
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand verify" -s j -l jobs -d 'Number of threads (default: one for each core)' -r
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand verify" -l quick -d 'Check the structure only: no payload is read and no checksum computed'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand verify" -l json -d 'Print one JSON object: `findings`, `caches`, `damage`, `warnings`'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand verify" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand info" -l caches-from -d 'Read more cache folders from FILE, one path a line, after those named here' -r -F
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand info" -l plot -d 'Also draw the sizes of the samples and the counts of their labels (field `label`, or the text field with the fewest distinct values)' -r -F
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand info" -l json -d 'Print one JSON object with the list `caches`'
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand info" -l quick -d 'Tell only what the manifest says: no sizes of samples, no values'
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand info" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand ls" -l arrow -d 'Write an Arrow IPC file with the columns `sample_id`, `size` and the metadata, `-` for stdout; damaged samples are left out, and named on stderr' -r -F
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand ls" -l head -d 'Stop after the first N samples' -r
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand ls" -l json -d 'Print one JSON object a line: `sample_id`, `size`, `metadata`, or `sample_id`, `damaged`'
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand cat" -l metadata -d 'Print the sample\'s metadata as one line of JSON instead'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand cat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand umount" -s l -l lazy -d 'Unmount although it is in use: nobody finds it any more, and it ends when the last user does'

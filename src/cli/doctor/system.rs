@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::{Resource, geteuid, getrlimit};
 
 use super::Check;
+use crate::cli::mount::default_budget;
 use crate::cli::output::bytes;
 use crate::fuse::{self, Answer};
 
@@ -34,8 +35,6 @@ const PROFILE: &str = "/etc/apparmor.d/fusermount3";
 /// Where Ubuntu's profile lets users mount, beside their home.
 const PROFILE_FOLDERS: [&str; 4] = ["/mnt", "/media", "/tmp", "/run/user"];
 
-/// What a mount holds for decoded samples unless told otherwise, and some for itself.
-const WANTED_MEMORY: u64 = 512 << 20;
 const WANTED_FILES: u64 = 1024;
 /// Less than whoever waits for a mount has.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -201,7 +200,7 @@ fn files() -> Check {
     )
 }
 
-/// The less of what the machine has left and what the control group may use.
+/// Whether there is room for what a mount holds when nobody says how much.
 fn memory() -> Option<Check> {
     let name = "memory";
     let info = fs::read_to_string("/proc/meminfo").ok()?;
@@ -209,24 +208,20 @@ fn memory() -> Option<Check> {
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let free = line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10;
-    let room = free.min(group_limit().unwrap_or(u64::MAX));
-    let found = format!("{} for this process", bytes(room));
-    if room >= WANTED_MEMORY {
+    let budget = default_budget();
+    let found = format!(
+        "{} free; a mount holds up to {} of decoded samples",
+        bytes(free),
+        bytes(budget)
+    );
+    if free / 2 >= budget {
         return Some(Check::ok(name, found));
     }
-    let fix = "a mount holds up to --cache-memory (256 MiB) of decoded samples: give it less, or the process more";
-    Some(Check::warn(name, found, fix))
-}
-
-fn group_limit() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let folder = Path::new("/sys/fs/cgroup").join(group);
-    let limits = folder.ancestors().filter_map(|folder| {
-        let text = fs::read_to_string(folder.join("memory.max")).ok()?;
-        text.trim().parse().ok()
-    });
-    limits.min()
+    Some(Check::warn(
+        name,
+        found,
+        "give mounts less: --cache-memory 64MiB",
+    ))
 }
 
 fn ask(at: PathBuf) -> (PathBuf, Answer) {

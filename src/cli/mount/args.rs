@@ -62,9 +62,10 @@ pub(super) struct Args {
     )]
     pub(super) validate_cache: Option<Validate>,
 
-    /// Memory for decoded samples, such as 64MiB
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size, help_heading = "Caches")]
-    pub(super) cache_memory: u64,
+    /// Most memory for decoded samples, such as 64MiB; a compressed sample that is read in pieces
+    /// must fit [default: a quarter of the memory of the machine or control group, at most 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caches")]
+    pub(super) cache_memory: Option<u64>,
 
     /// Show samples under /views/NAME by a path template, such as
     /// 'cats={label}/{sample_id:08}{ext} where label == "cat"'; may be given again (docs/views.md)

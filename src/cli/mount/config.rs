@@ -8,6 +8,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use super::args::{Args, Collision, Switch, Validate};
+use super::memory::default_budget;
 use crate::cli::cache_list::read_list;
 use crate::cli::{LogFormat, Verbosity};
 use crate::error::{Error, Result};
@@ -97,7 +98,7 @@ impl MountConfig {
             mountpoint: absolute(&mountpoint).map_err(Wrong::Refused)?,
             skip_invalid: args.skip_invalid,
             validate: args.validate_cache,
-            cache_memory: args.cache_memory,
+            cache_memory: args.cache_memory.unwrap_or_else(default_budget),
             views: parse_views(&args.view)?,
             on_collision: match args.on_collision {
                 Collision::Refuse => OnCollision::Refuse,

@@ -203,41 +203,38 @@ impl Join {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use tempfile::NamedTempFile;
 
+    use super::super::tests::file;
     use super::*;
     use crate::format::manifest::FieldKind;
     use crate::format::metadata::Cell;
 
-    fn open(name: &str, text: &str) -> Result<(Join, Kinds)> {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(name);
-        std::fs::write(&path, text).unwrap();
+    fn open(ending: &str, text: &str) -> Result<(NamedTempFile, Join, Kinds)> {
+        let file = file(ending, text.as_bytes());
         let options = JoinOptions {
-            kind: TableKind::by_name(&path).unwrap(),
-            path,
+            kind: TableKind::by_name(file.path()).unwrap(),
+            path: file.path().to_path_buf(),
             key: "path".to_owned(),
         };
         let (join, fields) = Join::open(options, FieldChoices::default(), false, &|| Ok(()))?;
-        // Keeps the file until the end of the test process.
-        std::mem::forget(dir);
-        Ok((join, fields))
+        Ok((file, join, fields))
     }
 
     #[test]
     fn rows_are_found_wherever_they_lie() {
-        for (name, text) in [
+        for (ending, text) in [
             (
-                "m.csv",
+                ".csv",
                 "n,path,s\n1,a,x\n22,\"b\n,2\",\"y,\"\"\ny\"\n3,c,\n",
             ),
             (
-                "m.jsonl",
+                ".jsonl",
                 "{\"path\":\"a\",\"n\":1,\"s\":\"x\"}\n\n{\"n\":22,\"s\":\"y,\\\"\\ny\",\"path\":\"b\\n,2\"}\r\n\
                  {\"path\":\"c\",\"n\":3,\"s\":\"\"}",
             ),
         ] {
-            let (mut join, fields) = open(name, text).unwrap();
+            let (_file, mut join, fields) = open(ending, text).unwrap();
             let kinds: Vec<_> = fields.iter().map(|(name, kind)| (&**name, *kind)).collect();
             assert_eq!(kinds, [("n", FieldKind::Int), ("s", FieldKind::String)]);
             assert!(join.note("a") && join.note("b\n,2") && !join.note("d"));
@@ -254,10 +251,10 @@ mod tests {
 
     #[test]
     fn two_rows_for_one_sample_are_refused() {
-        let (join, _) = open("m.csv", "path,n\na,1\na,2\n").unwrap();
+        let (_file, join, _) = open(".csv", "path,n\na,1\na,2\n").unwrap();
         assert!(join.reader().unwrap().row("a").unwrap().is_err());
-        assert!(open("m.csv", "name,n\na,1\n").is_err(), "no such column");
-        let (join, _) = open("m.jsonl", "{\"path\":7,\"n\":1}").unwrap();
+        assert!(open(".csv", "name,n\na,1\n").is_err(), "no such column");
+        let (_file, join, _) = open(".jsonl", "{\"path\":7,\"n\":1}").unwrap();
         let cells = join.reader().unwrap().row("7").unwrap().unwrap();
         assert_eq!(cells[0].1, Cell::Int(1));
     }

@@ -194,6 +194,7 @@ fn split(name: &[u8]) -> Option<(&[u8], String)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::file;
     use super::*;
 
     #[test]
@@ -212,8 +213,6 @@ mod tests {
     }
 
     fn visit(members: &[(&str, &str)], payloads: &[&str]) -> Result<Vec<(String, Cells)>> {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x.tar");
         let mut builder = tar::Builder::new(Vec::new());
         for (name, text) in members {
             let mut header = tar::Header::new_gnu();
@@ -222,7 +221,8 @@ mod tests {
                 .append_data(&mut header, name, text.as_bytes())
                 .unwrap();
         }
-        std::fs::write(&path, builder.into_inner().unwrap()).unwrap();
+        let file = file(".tar", &builder.into_inner().unwrap());
+        let path = file.path().to_path_buf();
         let payloads: Vec<_> = payloads.iter().map(|p| (*p).to_owned()).collect();
         let source = WebDataset::new(Tar::by_name(path).unwrap(), &payloads, false);
         let mut seen = Vec::new();
