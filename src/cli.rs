@@ -3,100 +3,27 @@
 pub mod cache_list;
 pub mod cat;
 pub mod demo;
+pub mod doctor;
 pub mod info;
+mod logging;
 pub mod ls;
 pub mod migrate;
 pub mod mount;
 mod output;
 pub mod pack;
 pub mod tool;
+pub mod umount;
 pub mod verify;
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::panic;
-use std::path::Path;
 use std::process::ExitCode;
 
-use env_logger::{Builder, Env, Target};
-use log::LevelFilter;
+pub use logging::{LogFormat, LogOptions, Verbosity, start_logging};
+use logging::{one_line, say_error};
 
 /// Damage was found, or the work was refused.
 pub const EXIT_REFUSED: u8 = 1;
 /// The command line is wrong.
 pub const EXIT_USAGE: u8 = 2;
-
-/// How much to log: each `-v` one up, `-q` errors only.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Verbosity {
-    /// The number of `-v`.
-    pub verbose: u8,
-    /// `-q`.
-    pub quiet: bool,
-}
-
-impl Verbosity {
-    fn levels(self) -> (LevelFilter, LevelFilter) {
-        match (self.quiet, self.verbose) {
-            (true, _) => (LevelFilter::Error, LevelFilter::Error),
-            (false, 0) => (LevelFilter::Warn, LevelFilter::Info),
-            (false, 1) => (LevelFilter::Warn, LevelFilter::Debug),
-            (false, _) => (LevelFilter::Debug, LevelFilter::Trace),
-        }
-    }
-}
-
-/// Sends the log of `program` to `file`, or to stderr when there is none: one line per event,
-/// whatever is in a path. RUST_LOG overrides `verbosity`.
-///
-/// # Errors
-/// When `file` cannot be opened for appending.
-pub fn start_logging(
-    program: &'static str,
-    verbosity: Verbosity,
-    file: Option<&Path>,
-) -> io::Result<()> {
-    let (others, ours) = verbosity.levels();
-    let mut builder = Builder::new();
-    builder
-        .filter_level(others)
-        .filter_module("datasetrt", ours);
-    builder.parse_env(Env::default());
-    if let Some(file) = file {
-        let file = OpenOptions::new().create(true).append(true).open(file)?;
-        builder.target(Target::Pipe(Box::new(file)));
-        builder.format(|out, record| {
-            let level = record.level().as_str().to_ascii_lowercase();
-            let time = out.timestamp_millis();
-            writeln!(
-                out,
-                "{time} {level} {}",
-                one_line(&record.args().to_string())
-            )
-        });
-    } else {
-        builder.format(move |out, record| {
-            let level = record.level().as_str().to_ascii_lowercase();
-            writeln!(
-                out,
-                "{program}: {level}: {}",
-                one_line(&record.args().to_string())
-            )
-        });
-    }
-    // A second call in one process (tests) keeps the first logger.
-    let _ = builder.try_init();
-    panic::set_hook(Box::new(|info| {
-        let text = info.to_string();
-        log::error!("{}", text.trim_end());
-    }));
-    Ok(())
-}
-
-/// `text` without line breaks, so that no file name can forge a line of the log.
-fn one_line(text: &str) -> String {
-    text.replace('\n', "\\n").replace('\r', "\\r")
-}
 
 /// Says on stderr why `program` could not do its work, and gives the exit code for it. `logged` is
 /// for the case that a log file is to have the reason as well.
@@ -104,9 +31,7 @@ pub fn refuse(program: &str, reason: &str, logged: bool) -> ExitCode {
     if logged {
         log::error!("{reason}");
     }
-    for line in reason.lines() {
-        eprintln!("{program}: error: {line}");
-    }
+    say_error(program, reason);
     ExitCode::from(EXIT_REFUSED)
 }
 
@@ -154,10 +79,5 @@ mod tests {
         for bad in ["", "M", "-1", "1.5G", "1X", "99999999999T"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_path_cannot_forge_a_log_line() {
-        assert_eq!(one_line("a\nb\r"), "a\\nb\\r");
     }
 }

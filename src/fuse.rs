@@ -12,5 +12,9 @@ mod mount;
 mod mount_table;
 mod session;
 
-pub use mount::{MountOptions, prepare};
+pub use mount::{
+    Answer, HELPER_CONFIG, MountOptions, Unmount, answer, check_device, find_helper,
+    others_allowed, prepare, quoted, resolve, unmount, within,
+};
+pub use mount_table::{Device, MountEntry, around, mounts, top_at};
 pub use session::{End, Notifier, Session};

@@ -4,6 +4,7 @@
 //! in which a file appears under its final name. The seam for caches that lie elsewhere.
 
 mod guard;
+mod inherited;
 mod mapped;
 mod publish;
 mod reader;
@@ -18,6 +19,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+pub use inherited::take_inherited;
 pub use mapped::MappedFile;
 pub use publish::{
     DirLock, Replaced, StagedFile, Step, StepHook, already_there, check_replaceable, create_dir,

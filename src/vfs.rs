@@ -5,10 +5,12 @@
 
 mod access;
 mod attr;
+mod control;
 mod counters;
 mod damage;
 mod joined;
 mod lazy_file;
+mod log_level;
 mod migration;
 mod names;
 mod node;
@@ -33,6 +35,7 @@ use access::Permissions;
 use arc_swap::ArcSwapOption;
 use damage::Damage;
 use lazy_file::LazyFile;
+use log_level::LogLevel;
 use migration::Migration;
 use node::{MAX_SAMPLES, MAX_SLOTS, Node};
 use payloads::Payloads;
@@ -158,6 +161,7 @@ pub struct Vfs {
     payloads: Payloads,
     snapshots: Snapshots,
     migration: Migration,
+    log_level: LogLevel,
     views: Views,
     joined: LazyFile,
 }
@@ -212,6 +216,7 @@ impl Vfs {
             skipped: dataset.skipped().iter().map(Error::chain).collect(),
             started,
             migration: Migration::new(started),
+            log_level: LogLevel::new(started),
             newest: newest.unwrap_or(SystemTime::UNIX_EPOCH),
             counters: Counters::default(),
             damage: Damage::default(),

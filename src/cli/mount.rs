@@ -16,15 +16,21 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use args::Args;
 pub use args::Validate;
 pub use config::MountConfig;
+pub(super) use memory::default_budget;
+pub(super) use tree::check_apart;
+
+use clap::CommandFactory;
 
 use self::background::Launcher;
 use self::config::Wrong;
 use self::ready::{ReadyFd, notify_manager};
-use super::{EXIT_USAGE, refuse, start_logging};
+use super::{EXIT_USAGE, LogOptions, refuse, start_logging};
 use crate::error::{Error, Result};
 use crate::fuse::{self, MountOptions, Session};
+use crate::storage;
 use crate::vfs::Vfs;
 
 const PROGRAM: &str = "datasetrt-mount";
@@ -56,6 +62,12 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The command line, for manuals and completions.
+#[must_use]
+pub fn command_line() -> clap::Command {
+    Args::command()
+}
+
 /// Prints what clap has to say: help and version to stdout with 0, the rest to stderr with 2.
 fn usage(error: &clap::Error) -> ExitCode {
     // With stdout or stderr closed there is nobody to tell.
@@ -77,12 +89,20 @@ fn serve(mut config: MountConfig) -> Result<()> {
         .transpose();
     let ready_fd =
         ready_fd.map_err(|source| Error::io("--ready-fd", "take over the descriptor", source))?;
+    let fuse_fd = config.fuse_fd.map(storage::take_inherited).transpose();
+    let fuse_fd =
+        fuse_fd.map_err(|source| Error::io("--fuse-fd", "take over the descriptor", source))?;
     let launcher = config.background_half.then(Launcher::connect).transpose();
     let launcher =
         launcher.map_err(|source| Error::io(PROGRAM, "reach the launching process", source))?;
     config.add_listed()?;
     let log_file = config.log_file.as_deref();
-    start_logging(PROGRAM, config.verbosity, log_file).map_err(|source| {
+    let log = LogOptions {
+        verbosity: config.verbosity,
+        format: config.log_format,
+        file: log_file,
+    };
+    start_logging(PROGRAM, log).map_err(|source| {
         Error::io(
             log_file.unwrap_or(Path::new("stderr")),
             "open the log",
@@ -90,21 +110,28 @@ fn serve(mut config: MountConfig) -> Result<()> {
         )
     })?;
 
-    let mountpoint = fuse::prepare(&config.mountpoint, config.allow_other)?;
+    let mountpoint = match fuse_fd {
+        Some(_) => config.mountpoint.clone(),
+        None => fuse::prepare(&config.mountpoint, config.allow_other)?,
+    };
     let vfs = Arc::new(tree::open(&config, &mountpoint)?);
     let options = MountOptions {
         mountpoint,
         allow_other: config.allow_other,
         noexec: config.noexec,
     };
-    let session = Session::start(Arc::clone(&vfs), &options, config.threads)?;
+    let at = options.mountpoint.as_path();
+    let session = match fuse_fd {
+        Some(given) => Session::start_given(Arc::clone(&vfs), given, at, config.threads)?,
+        None => Session::start(Arc::clone(&vfs), &options, config.threads)?,
+    };
     keep_tidy(&vfs);
-    let shown = options.mountpoint.display();
+    let shown = at.display();
     if let Some(signal) = session.stopped() {
         log::warn!("{shown}: stopped by {signal} before the mount was ready");
     } else {
         if let Some(launcher) = launcher {
-            let failed = |source| Error::io(&options.mountpoint, "go to the background", source);
+            let failed = |source| Error::io(at, "go to the background", source);
             launcher.detach(log_file).map_err(failed)?;
         }
         if let Some(ready_fd) = ready_fd {

@@ -2,9 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use super::{Verbosity, cat, demo, info, ls, migrate, pack, refuse, start_logging, verify};
+use super::{
+    LogOptions, cat, demo, doctor, info, ls, migrate, pack, refuse, start_logging, umount, verify,
+};
 
 /// The name that messages start with.
 pub(super) const PROGRAM: &str = "datasetrt";
@@ -26,13 +28,21 @@ enum Command {
     Info(info::Args),
     Ls(ls::Args),
     Cat(cat::Args),
+    Umount(umount::Args),
+    Doctor(doctor::Args),
+}
+
+/// The command line, for manuals and completions.
+#[must_use]
+pub fn command_line() -> clap::Command {
+    Tool::command()
 }
 
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
 #[must_use]
 pub fn main() -> ExitCode {
     let tool = Tool::parse();
-    if let Err(error) = start_logging(PROGRAM, Verbosity::default(), None) {
+    if let Err(error) = start_logging(PROGRAM, LogOptions::default()) {
         return refuse(PROGRAM, &format!("cannot start the log: {error}"), false);
     }
     match tool.command {
@@ -43,5 +53,7 @@ pub fn main() -> ExitCode {
         Command::Info(args) => args.run(),
         Command::Ls(args) => args.run(),
         Command::Cat(args) => args.run(),
+        Command::Umount(args) => args.run(),
+        Command::Doctor(args) => args.run(),
     }
 }

@@ -4,34 +4,30 @@
 //! are not UTF-8 in any path are harmless. A [`Mount`] unmounts when dropped, and only itself: the
 //! mount on top at its path must still have the device number that it had.
 
+mod given;
 mod helper;
+mod look;
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::mount_table::{self, Device};
+pub(super) use given::check_given;
+pub use helper::{CONFIG as HELPER_CONFIG, find as find_helper, others_allowed};
+pub use look::{Answer, answer, quoted, resolve, within};
+
+use self::look::{clear_leftovers, hung, in_time};
+use super::mount_table::{self, Device, FSTYPE};
 use crate::error::{Error, Result};
 
-/// How the mount shows in `/proc/mounts`; also how a leftover is known for ours.
-const FSTYPE: &str = "fuse.datasetrt-mount";
 /// The source column of the mount table.
 const SOURCE: &str = "datasetrt-mount";
 const DEVICE: &str = "/dev/fuse";
-
-/// How long a look at a path may take before it counts as hung.
-const LOOK: Duration = Duration::from_secs(10);
-
-/// Leftovers may lie one over the other; more than this is somebody mounting in a loop.
-const MAX_LEFTOVERS: usize = 16;
 
 /// Where and how to mount.
 #[derive(Clone, Debug)]
@@ -90,7 +86,7 @@ pub(super) fn mount(options: &MountOptions) -> Result<(OwnedFd, Mount)> {
     };
     let mountpoint = options.mountpoint.clone();
     match mount_table::top_at(&mountpoint) {
-        Ok(Some(top)) if top.fstype == FSTYPE => Ok((
+        Ok(Some(top)) if top.is_ours() => Ok((
             connection,
             Mount {
                 mountpoint,
@@ -103,13 +99,21 @@ pub(super) fn mount(options: &MountOptions) -> Result<(OwnedFd, Mount)> {
         )),
         Err(error) => {
             // Without the table we cannot know it again later, so it goes now.
-            unmount(&mountpoint)?;
+            unmount(&mountpoint, true)?;
             Err(error)
         }
     }
 }
 
 impl Mount {
+    /// A mount that somebody else made at `mountpoint` and is to end.
+    pub(super) fn of_another(mountpoint: &Path) -> Self {
+        Self {
+            mountpoint: mountpoint.to_path_buf(),
+            device: None,
+        }
+    }
+
     /// The directory it is mounted on.
     pub(super) fn mountpoint(&self) -> &Path {
         &self.mountpoint
@@ -130,7 +134,7 @@ impl Mount {
             return Ok(());
         };
         match mount_table::top_at(&self.mountpoint)? {
-            Some(top) if top.device == device => unmount(&self.mountpoint),
+            Some(top) if top.device == device => unmount(&self.mountpoint, true).map(|_| ()),
             _ => Ok(()),
         }
     }
@@ -148,125 +152,15 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// `mountpoint` without symlinks. The last component is left alone where the mount on it is dead.
-fn resolve(mountpoint: &Path) -> Result<PathBuf> {
-    let path = mountpoint.to_path_buf();
-    match in_time(move || fs::canonicalize(path)) {
-        Some(Ok(resolved)) => Ok(resolved),
-        Some(Err(error)) if is_dead(&error) => {
-            let parent = mountpoint.parent().unwrap_or(Path::new("/"));
-            let name = mountpoint.file_name().unwrap_or_default();
-            let parent =
-                fs::canonicalize(parent).map_err(|e| Error::io(parent, "look at the folder", e))?;
-            Ok(parent.join(name))
-        }
-        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
-            let reason = "the mountpoint does not exist (make it first: mkdir -p)";
-            Err(Error::refused(mountpoint, reason))
-        }
-        Some(Err(source)) => Err(Error::io(mountpoint, "look at the mountpoint", source)),
-        None => Err(hung(mountpoint)),
-    }
-}
-
-/// What a mount answers whose daemon is gone.
-fn is_dead(error: &io::Error) -> bool {
-    let code = error.raw_os_error();
-    [Errno::NOTCONN, Errno::CONNABORTED]
-        .iter()
-        .any(|dead| code == Some(dead.raw_os_error()))
-}
-
-fn clear_leftovers(mountpoint: &Path) -> Result<()> {
-    for _ in 0..MAX_LEFTOVERS {
-        let Some(top) = mount_table::top_at(mountpoint)? else {
-            return Ok(());
-        };
-        let ours = top.fstype == FSTYPE;
-        let path = mountpoint.to_path_buf();
-        match in_time(move || look(&path)) {
-            Some(Err(error)) if is_dead(&error) && ours => {
-                log::warn!(
-                    "{}: unmounting a dead mount that a killed daemon left behind",
-                    mountpoint.display()
-                );
-                unmount(mountpoint)?;
-            }
-            Some(Err(error)) if is_dead(&error) => {
-                let what = top.fstype.to_string_lossy();
-                return Err(still_mounted(
-                    mountpoint,
-                    &format!("a dead mount ({what}) lies here"),
-                ));
-            }
-            None if !ours => return Err(hung(mountpoint)),
-            Some(_) if !ours => return Ok(()),
-            _ => {
-                return Err(still_mounted(
-                    mountpoint,
-                    "a datasetrt-mount is already mounted here",
-                ));
-            }
-        }
-    }
-    Err(still_mounted(mountpoint, "many dead mounts lie here"))
-}
-
-/// Asks whatever is mounted at `path`. The kernel may know the attributes of a dead mount by heart, but
-/// not its numbers of blocks.
-fn look(path: &Path) -> io::Result<()> {
-    fs::metadata(path)?;
-    rustix::fs::statvfs(path)?;
-    Ok(())
-}
-
-fn still_mounted(mountpoint: &Path, found: &str) -> Error {
-    let shown = mountpoint.display();
-    Error::refused(
-        mountpoint,
-        format!("{found}; unmount it first: fusermount3 -u {shown}"),
-    )
-}
-
-fn hung(mountpoint: &Path) -> Error {
-    let shown = quoted(mountpoint);
-    let seconds = LOOK.as_secs();
-    let reason = format!(
-        "no answer in {seconds} s, a hung mount lies here or above; see fusermount3 -uz {shown}"
-    );
-    Error::refused(mountpoint, reason)
-}
-
-/// `path` as a shell takes it.
-fn quoted(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    if text
-        .chars()
-        .all(|c| c.is_alphanumeric() || "/._-+:@%,".contains(c))
-    {
-        return text.into_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// Runs `look` where it cannot hang us. The thread is given up when it does not come back.
-pub(super) fn in_time<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let looker = thread::Builder::new()
-        .name("look".to_owned())
-        .spawn(move || {
-            // Nobody listens any more after the time is over.
-            let _ = sender.send(look());
-        });
-    looker.ok()?;
-    receiver.recv_timeout(LOOK).ok()
-}
-
 fn open_device() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(DEVICE)
 }
 
-fn check_device() -> Result<()> {
+/// Opens the FUSE device and closes it again.
+///
+/// # Errors
+/// When it cannot be opened; the text says what to do about it.
+pub fn check_device() -> Result<()> {
     let Err(source) = open_device() else {
         return Ok(());
     };
@@ -317,24 +211,29 @@ fn mount_as_root(options: &MountOptions) -> Result<OwnedFd> {
     }
 }
 
-/// Lazily, so that open files are no obstacle.
-fn unmount(mountpoint: &Path) -> Result<()> {
-    if is_root() {
-        let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-        rustix::mount::unmount(mountpoint, flags)
-            .map_err(|error| Error::io(mountpoint, "unmount", error.into()))
-    } else {
-        helper::unmount(mountpoint)
-    }
+/// What came of an unmount.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unmount {
+    /// The mount is out of the tree.
+    Done,
+    /// Somebody uses it; nothing was changed.
+    Busy,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn advice_can_be_pasted_into_a_shell() {
-        assert_eq!(quoted(Path::new("/mnt/a,b")), "/mnt/a,b");
-        assert_eq!(quoted(Path::new("/mnt/it's $x")), r"'/mnt/it'\''s $x'");
+/// Takes the topmost mount at `mountpoint` out of the tree. A lazy unmount is never
+/// [`Unmount::Busy`]: what is open goes on working until it is closed.
+///
+/// # Errors
+/// When this user may not unmount it.
+pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<Unmount> {
+    if !is_root() {
+        return helper::unmount(mountpoint, lazy);
+    }
+    let mut flags = UnmountFlags::NOFOLLOW;
+    flags.set(UnmountFlags::DETACH, lazy);
+    match rustix::mount::unmount(mountpoint, flags) {
+        Ok(()) => Ok(Unmount::Done),
+        Err(Errno::BUSY) => Ok(Unmount::Busy),
+        Err(error) => Err(Error::io(mountpoint, "unmount", error.into())),
     }
 }

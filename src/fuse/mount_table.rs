@@ -9,34 +9,75 @@ use crate::error::{Error, Result};
 
 const TABLE: &str = "/proc/self/mountinfo";
 
+/// How our mounts show in the table; also how a leftover is known for ours.
+pub(super) const FSTYPE: &str = "fuse.datasetrt-mount";
+
 /// A device number. Each mount of a FUSE filesystem has one of its own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Device {
-    pub(super) major: u32,
-    pub(super) minor: u32,
+pub struct Device {
+    /// Of the kind of device; 0 for file systems without a disk.
+    pub major: u32,
+    /// Of the one mount.
+    pub minor: u32,
 }
 
-/// One mount.
+/// One mount of this process's mount namespace.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Entry {
-    id: u64,
-    parent: u64,
-    pub(super) device: Device,
-    pub(super) mountpoint: PathBuf,
-    pub(super) fstype: OsString,
+pub struct MountEntry {
+    /// Its number, as in `mnt_id` of /proc/PID/fdinfo.
+    pub id: u64,
+    /// The mount that it lies on.
+    pub parent: u64,
+    /// What it shows.
+    pub device: Device,
+    /// Where it is mounted.
+    pub mountpoint: PathBuf,
+    /// Its type, such as `ext4`.
+    pub fstype: OsString,
+    /// Whether mounts made in it appear in other mount namespaces too.
+    pub shared: bool,
+}
+
+impl MountEntry {
+    /// Whether a datasetrt-mount made it.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.fstype == FSTYPE
+    }
+}
+
+/// All mounts of this process's mount namespace.
+///
+/// # Errors
+/// When the table cannot be read.
+pub fn mounts() -> Result<Vec<MountEntry>> {
+    let bytes = fs::read(TABLE).map_err(|source| Error::io(TABLE, "read", source))?;
+    Ok(parse(&bytes))
 }
 
 /// The mount that a look at `path` finds: the topmost of those mounted exactly there.
 ///
 /// # Errors
 /// When the table cannot be read.
-pub(super) fn top_at(path: &Path) -> Result<Option<Entry>> {
-    let bytes = fs::read(TABLE).map_err(|source| Error::io(TABLE, "read", source))?;
-    Ok(top_in(parse(&bytes), path))
+pub fn top_at(path: &Path) -> Result<Option<MountEntry>> {
+    mounts().map(|table| top_in(table, path))
 }
 
-fn top_in(table: Vec<Entry>, path: &Path) -> Option<Entry> {
-    let here: Vec<Entry> = table
+/// The mount in which the file or folder `path` lies, or would lie: by the names alone, so that
+/// nothing hangs. `path` is absolute and has no symbolic links.
+///
+/// # Errors
+/// When the table cannot be read.
+pub fn around(path: &Path) -> Result<Option<MountEntry>> {
+    let table = mounts()?;
+    let nearest = path
+        .ancestors()
+        .find(|folder| table.iter().any(|entry| entry.mountpoint == *folder));
+    Ok(nearest.and_then(|folder| top_in(table.clone(), folder)))
+}
+
+fn top_in(table: Vec<MountEntry>, path: &Path) -> Option<MountEntry> {
+    let here: Vec<MountEntry> = table
         .into_iter()
         .filter(|entry| entry.mountpoint == path)
         .collect();
@@ -46,7 +87,7 @@ fn top_in(table: Vec<Entry>, path: &Path) -> Option<Entry> {
 }
 
 /// Lines that are not understood are left out: the kernel may add new forms.
-fn parse(bytes: &[u8]) -> Vec<Entry> {
+fn parse(bytes: &[u8]) -> Vec<MountEntry> {
     bytes
         .split(|byte| *byte == b'\n')
         .filter_map(parse_line)
@@ -54,7 +95,7 @@ fn parse(bytes: &[u8]) -> Vec<Entry> {
 }
 
 /// `36 35 98:0 /root /mount/point rw,noatime master:1 - ext3 /dev/root rw`; see proc(5).
-fn parse_line(line: &[u8]) -> Option<Entry> {
+fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = number(fields.next()?)?;
     let parent = number(fields.next()?)?;
@@ -62,14 +103,22 @@ fn parse_line(line: &[u8]) -> Option<Entry> {
     let major = number(device.next()?)?;
     let minor = number(device.next()?)?;
     let mountpoint = fields.nth(1)?;
-    fields.find(|field| *field == b"-")?;
+    fields.next()?;
+    let mut shared = false;
+    loop {
+        match fields.next()? {
+            b"-" => break,
+            field => shared |= field.starts_with(b"shared:"),
+        }
+    }
     let fstype = fields.next()?;
-    Some(Entry {
+    Some(MountEntry {
         id,
         parent,
         device: Device { major, minor },
         mountpoint: PathBuf::from(unescape(mountpoint)),
         fstype: unescape(fstype),
+        shared,
     })
 }
 
@@ -131,8 +180,9 @@ nonsense
                 minor: 50
             }
         );
+        assert!(entry.is_ours() && entry.shared);
         let path = Path::new(std::ffi::OsStr::from_bytes(b"/mnt/\xff,y"));
-        assert!(top_in(parse(SAMPLE), path).is_some());
+        assert!(!top_in(parse(SAMPLE), path).unwrap().shared);
     }
 
     #[test]

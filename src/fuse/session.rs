@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -80,19 +82,8 @@ impl Session {
         let signals = SignalWatch::start(sender.clone())
             .map_err(|e| Error::io(at, "watch for signals", e))?;
         let (connection, mount) = mount::mount(options)?;
-        let mut config = Config::default();
-        config.n_threads = Some(threads.max(1));
-        // The kernel checks who may come in; fuser would check again on each request.
-        let session =
-            fuser::Session::from_fd(Adapter::new(vfs), connection, SessionACL::All, config)
-                .map_err(|source| Error::io(at, "greet the kernel", source))?;
-        let notifier = session.notifier();
-        let ended = sender.clone();
-        spawn("serve", move || {
-            // Nobody listens once the session was left.
-            let _ = ended.send(Event::Ended(session.run()));
-        })
-        .map_err(|source| Error::io(at, "start a thread", source))?;
+        let notifier = serve(vfs, connection, threads, sender.clone())
+            .map_err(|source| Error::io(at, "greet the kernel", source))?;
         let mut session = Self {
             mount,
             notifier,
@@ -103,6 +94,39 @@ impl Session {
         session.set_read_ahead();
         session.stopped = session.first_answer(sender)?;
         Ok(session)
+    }
+
+    /// Serves `vfs` over a connection that somebody else opened and mounted, at `mountpoint` or
+    /// wherever it shows in other mount namespaces. Whoever mounted it unmounts it; when this
+    /// session ends before that, the mount is dead.
+    ///
+    /// # Errors
+    /// When `connection` is not an open and mounted FUSE device.
+    pub fn start_given(
+        vfs: Arc<Vfs>,
+        connection: OwnedFd,
+        mountpoint: &Path,
+        threads: usize,
+    ) -> Result<Self> {
+        mount::check_given(&connection)?;
+        let (sender, events) = mpsc::channel();
+        let signals = SignalWatch::start(sender.clone())
+            .map_err(|e| Error::io(mountpoint, "watch for signals", e))?;
+        let notifier = serve(vfs, connection, threads, sender).map_err(|source| {
+            // What an open device says that was not mounted.
+            if source.kind() == io::ErrorKind::PermissionDenied {
+                Error::refused("--fuse-fd", "this /dev/fuse is not mounted: mount it first")
+            } else {
+                Error::io("--fuse-fd", "greet the kernel", source)
+            }
+        })?;
+        Ok(Self {
+            mount: Mount::of_another(mountpoint),
+            notifier,
+            events,
+            stopped: None,
+            _signals: signals,
+        })
     }
 
     /// The signal that came before the mount answered. It is not ready then, and [`Self::wait`] ends
@@ -138,8 +162,11 @@ impl Session {
             }
         };
         on_stop();
+        let was_ours = self.mount.device().is_some();
         let unmounted = self.mount.unmount();
-        if let Ok(End::Signal(_)) = end {
+        if let Ok(End::Signal(_)) = end
+            && was_ours
+        {
             self.last_close();
         }
         let end =
@@ -212,6 +239,25 @@ impl Session {
         }
         log::info!("files are still open; they end with this process");
     }
+}
+
+/// Answers the kernel's greeting, which waits on a mounted connection, and then whatever it asks.
+fn serve(
+    vfs: Arc<Vfs>,
+    connection: OwnedFd,
+    threads: usize,
+    ended: Sender<Event>,
+) -> io::Result<fuser::Notifier> {
+    let mut config = Config::default();
+    config.n_threads = Some(threads.max(1));
+    // The kernel checks who may come in; fuser would check again on each request.
+    let session = fuser::Session::from_fd(Adapter::new(vfs), connection, SessionACL::All, config)?;
+    let notifier = session.notifier();
+    spawn("serve", move || {
+        // Nobody listens once the session was left.
+        let _ = ended.send(Event::Ended(session.run()));
+    })?;
+    Ok(notifier)
 }
 
 /// The usual name of a signal that we handle.

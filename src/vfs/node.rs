@@ -39,17 +39,19 @@ const FIRST_SAMPLE: u64 = 16;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum ControlFile {
     Damaged,
+    LogLevel,
     Migrate,
     Status,
 }
 
 impl ControlFile {
     /// All of them, in the order in which the folder lists them.
-    pub(super) const ALL: [Self; 3] = [Self::Damaged, Self::Migrate, Self::Status];
+    pub(super) const ALL: [Self; 4] = [Self::Damaged, Self::LogLevel, Self::Migrate, Self::Status];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Damaged => "damaged",
+            Self::LogLevel => "log-level",
             Self::Migrate => "migrate",
             Self::Status => "status",
         }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::node::ControlFile;
 use super::payloads::{Found, Payload, PayloadError, Sizes};
 use super::{Ino, Mounted, Node, Vfs, VfsError};
 use crate::cache::Record;
@@ -22,7 +21,8 @@ impl Vfs {
     /// [`VfsError::Damaged`] when the sample cannot be served whole and right,
     /// [`VfsError::IsADirectory`], [`VfsError::NotFound`], [`VfsError::Stale`].
     pub fn read(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, VfsError> {
-        match self.node(ino)? {
+        let node = self.node(ino)?;
+        match node {
             Node::Sample(slot, sample) => {
                 #[cfg(debug_assertions)]
                 panic_if_asked(sample);
@@ -43,9 +43,6 @@ impl Vfs {
                 let migrated = self.mounted(slot)?.migrated.load_full();
                 Ok(copy_from(&migrated.ok_or(VfsError::NotFound)?, offset, out))
             }
-            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => {
-                Ok(copy_from(&self.migration.result().0, offset, out))
-            }
             Node::Metadata(slot) => self
                 .mounted(slot)?
                 .cache()
@@ -62,7 +59,14 @@ impl Vfs {
                 let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
                 Ok(copy_from(&snapshot.text, offset, out))
             }
-            Node::ControlFile(file) => Ok(copy_from(&self.snapshot(file).text, offset, out)),
+            Node::ControlFile(file) => Ok(match self.command_text(node) {
+                Some((text, _)) => copy_from(&text, offset, out),
+                None => copy_from(&self.snapshot(file).text, offset, out),
+            }),
+            Node::Migrating => {
+                let (text, _) = self.command_text(node).ok_or(VfsError::NotFound)?;
+                Ok(copy_from(&text, offset, out))
+            }
             Node::NameLink(_) => Err(VfsError::NotFound),
             _ => Err(VfsError::IsADirectory),
         }

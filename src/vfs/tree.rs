@@ -3,16 +3,13 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::access::Permissions;
 use super::names::parse_decimal;
 use super::node::ControlFile;
 use super::snapshots::Snapshot;
-use super::{
-    Attr, DirEntry, FileKind, Ino, Mounted, Node, SetAttr, StatFs, Ttl, Vfs, VfsError, Written,
-};
+use super::{Attr, DirEntry, FileKind, Ino, Mounted, Node, StatFs, Ttl, Vfs, VfsError};
 use crate::dataset::Entry;
 use crate::format::{MANIFEST_FILE, METADATA_FILE};
 use crate::view::{Decimal, NAME_MAX, escape_component};
@@ -107,34 +104,6 @@ impl Vfs {
     #[must_use]
     pub fn is_static_dir(&self, ino: Ino) -> bool {
         !matches!(Node::of(ino), Some(Node::Control) | None)
-    }
-
-    /// Changes nothing: the tree is read-only. Cutting a control file that takes commands is
-    /// accepted, since a shell does that before it writes, and changes nothing either.
-    ///
-    /// # Errors
-    /// [`VfsError::ReadOnly`].
-    pub fn setattr(&self, ino: Ino, change: SetAttr) -> Result<Attr, VfsError> {
-        let SetAttr { mode, uid, gid, .. } = change;
-        match self.node(ino)? {
-            node @ (Node::ControlFile(ControlFile::Migrate) | Node::Migrating)
-                if mode.is_none() && uid.is_none() && gid.is_none() =>
-            {
-                self.attr(node)
-            }
-            _ => Err(VfsError::ReadOnly),
-        }
-    }
-
-    /// Takes a command for a control file, whatever the offset: appending is as good.
-    ///
-    /// # Errors
-    /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
-    pub fn write(self: &Arc<Self>, ino: Ino, data: &[u8]) -> Result<Written, VfsError> {
-        match self.node(ino)? {
-            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => self.start_migration(data),
-            _ => Err(VfsError::ReadOnly),
-        }
     }
 
     /// Target of a symbolic link.
@@ -300,15 +269,11 @@ impl Vfs {
             Node::Samples | Node::Caches => folder(caches, self.newest),
             Node::ByName => folder(0, self.newest),
             Node::Control => folder(0, self.started),
-            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => {
-                let (result, changed) = self.migration.result();
-                Ok(Attr {
-                    perm: 0o600,
-                    ttl: Ttl::Never,
-                    ..self.plain(ino, FileKind::File, result.len() as u64, changed)
-                })
-            }
-            Node::ControlFile(file) => Ok(self.snapshot_attr(&self.snapshot(file))),
+            Node::ControlFile(file) => Ok(match self.command_attr(node) {
+                Some(attr) => attr,
+                None => self.snapshot_attr(&self.snapshot(file)),
+            }),
+            Node::Migrating => self.command_attr(node).ok_or(VfsError::NotFound),
             Node::Snapshot(number) => {
                 let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
                 Ok(self.snapshot_attr(&snapshot))
@@ -378,7 +343,7 @@ impl Vfs {
         let state = self.damage.changes() + self.migration.runs();
         self.snapshots.take(file, state, || match file {
             ControlFile::Damaged => self.damaged_text(),
-            ControlFile::Migrate => Vec::new(),
+            ControlFile::LogLevel | ControlFile::Migrate => Vec::new(),
             ControlFile::Status => self.status_text(),
         })
     }

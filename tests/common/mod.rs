@@ -86,7 +86,7 @@ pub fn payload(cache: &Cache, sample: u64) -> Result<Vec<u8>> {
                 record.read(whole.len() as u64 / 3, &mut piece)?;
                 assert_eq!(piece, whole[whole.len() / 3..][..piece.len()]);
             }
-            Ok(())
+            Ok::<(), datasetrt::error::Error>(())
         })??;
     }
     Ok(whole)

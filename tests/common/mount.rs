@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -95,6 +96,11 @@ pub fn program() -> Command {
     quiet(Command::new(env!("CARGO_BIN_EXE_datasetrt-mount")))
 }
 
+/// The tool, as root or whoever runs the tests.
+pub fn tool() -> Command {
+    quiet(Command::new(env!("CARGO_BIN_EXE_datasetrt")))
+}
+
 /// `program` as [`USER`]; a copy lies in `folder`, since the build folder may be closed to others.
 pub fn as_user(folder: &Path, program: &str) -> Command {
     let mut command = Command::new("setpriv");
@@ -161,21 +167,26 @@ impl MountGuard {
         )
     }
 
-    /// Mounts `cache` in the foreground with `command`, and returns when it is in the mount table
-    /// and answers.
+    /// Mounts `cache` in the foreground with `command`, and returns when it says that it is ready.
     pub fn foreground(&mut self, mut command: Command, cache: &Path) {
-        let child = command
-            .arg("-f")
+        let mut child = command
+            .args(["-f", "--ready-fd", "1"])
             .arg(cache)
             .arg(&self.point)
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        let mut stdout = child.stdout.take().unwrap();
         self.child = Some(child);
-        assert!(
-            within(|| is_mounted(&self.point) && fs::read_dir(&self.point).is_ok()),
-            "not mounted"
-        );
+        let (sender, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut word = [0; 8];
+            let ready = stdout.read_exact(&mut word).is_ok() && word == *b"READY=1\n";
+            // Nobody listens any more after the time is over.
+            let _ = sender.send(ready);
+        });
+        assert_eq!(heard.recv_timeout(LIMIT), Ok(true), "not mounted");
     }
 
     /// The daemon's process id.

@@ -11,9 +11,14 @@
 mod common;
 
 mod access;
+mod containers;
+mod doctor;
 mod end;
 mod fstab;
+mod logs;
 mod start;
+mod systemd;
+mod umount;
 mod views;
 
 use std::ffi::OsStr;

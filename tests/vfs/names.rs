@@ -171,7 +171,7 @@ fn names_that_only_look_like_names_do_not_exist() {
         0,
         9,
         31,
-        35,
+        63,
         1 << 39,
         u64::MAX >> 2,
         (9 << 40) | 16,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, ValueEnum};
 
-use crate::cli::parse_size;
+use crate::cli::{LogFormat, parse_size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -110,7 +110,8 @@ pub(super) struct Args {
     #[arg(short = 'o', value_name = "OPTIONS", action = ArgAction::Append, help_heading = "Mount")]
     pub(super) options: Vec<OsString>,
 
-    /// Let other users in, as far as the mode bits of the caches do
+    /// Let other users in (root is one of them), as far as the mode bits of the caches do; ordinary
+    /// users may say so where /etc/fuse.conf has the line user_allow_other
     #[arg(long, help_heading = "Mount")]
     pub(super) allow_other: bool,
 
@@ -130,6 +131,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "MASK", value_parser = parse_umask, help_heading = "Mount")]
     pub(super) umask: Option<u16>,
 
+    /// Serve on this file descriptor: /dev/fuse, opened and mounted by a process that may mount, for
+    /// a daemon that may not. MOUNTPOINT then is only shown, and whoever mounted it unmounts it. A
+    /// MOUNTPOINT of /dev/fd/N means the same, as `mount -o drop_privileges` says it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..), help_heading = "Mount")]
+    pub(super) fuse_fd: Option<i32>,
+
     /// Write READY=1 to this file descriptor when the mount answers, then close it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..), help_heading = "Mount")]
     pub(super) ready_fd: Option<i32>,
@@ -145,6 +152,16 @@ pub(super) struct Args {
     /// Append the log to FILE [default: stderr while in the foreground, then nowhere]
     #[arg(long, value_name = "FILE", help_heading = "Messages")]
     pub(super) log_file: Option<PathBuf>,
+
+    /// How lines of the log look; json: one object a line, with time, level, program, pid, message
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        help_heading = "Messages"
+    )]
+    pub(super) log_format: LogFormat,
 
     /// This is the background half, with a socket to the other half as its standard output.
     #[arg(long, hide = true)]

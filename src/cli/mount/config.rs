@@ -9,8 +9,8 @@ use clap::error::ErrorKind;
 
 use super::args::{Args, Collision, Switch, Validate};
 use super::memory::default_budget;
-use crate::cli::Verbosity;
 use crate::cli::cache_list::read_list;
+use crate::cli::{LogFormat, Verbosity};
 use crate::error::{Error, Result};
 use crate::view::{OnCollision, ViewSpec};
 
@@ -52,10 +52,14 @@ pub struct MountConfig {
     pub gid: Option<u32>,
     /// Bits to take away from 0444.
     pub umask: Option<u16>,
+    /// A mounted /dev/fuse to serve on, instead of mounting.
+    pub fuse_fd: Option<i32>,
     /// Where to say that the mount answers.
     pub ready_fd: Option<i32>,
     /// How much to log.
     pub verbosity: Verbosity,
+    /// How lines of the log look.
+    pub log_format: LogFormat,
     /// Where to log, instead of stderr; absolute.
     pub log_file: Option<PathBuf>,
     /// This process is the background half of a mount command.
@@ -110,11 +114,13 @@ impl MountConfig {
             uid: args.uid,
             gid: args.gid,
             umask: args.umask,
+            fuse_fd: args.fuse_fd.or_else(|| given_as_path(&mountpoint)),
             ready_fd: args.ready_fd,
             verbosity: Verbosity {
                 verbose: args.verbose,
                 quiet: args.quiet,
             },
+            log_format: args.log_format,
             log_file: args
                 .log_file
                 .as_deref()
@@ -137,6 +143,17 @@ impl MountConfig {
         }
         Ok(())
     }
+}
+
+/// The number in `/dev/fd/N`, by which mount.fuse3 says that it has mounted already.
+fn given_as_path(mountpoint: &Path) -> Option<i32> {
+    let number: i32 = mountpoint
+        .strip_prefix("/dev/fd")
+        .ok()?
+        .to_str()?
+        .parse()
+        .ok()?;
+    (number > 2).then_some(number)
 }
 
 /// A template that cannot be read is wrong usage.

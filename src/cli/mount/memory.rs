@@ -9,7 +9,7 @@ const MOST: u64 = 1 << 30;
 const UNKNOWN: u64 = 256 << 20;
 
 /// The default of `--cache-memory`, in bytes.
-pub(super) fn default_budget() -> u64 {
+pub(in crate::cli) fn default_budget() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok();
     let machine = machine.as_deref().and_then(total_of);
     let group = fs::read_to_string("/proc/self/cgroup").ok();

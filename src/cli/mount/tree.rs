@@ -35,12 +35,7 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
             "nothing to mount: every cache was skipped (the warnings say why)",
         ));
     }
-    for entry in dataset.entries() {
-        let members = entry.cache.real_paths()?;
-        if let Some(reason) = overlap(mountpoint, entry.cache.dir(), &members) {
-            return Err(Error::refused(&config.mountpoint, reason));
-        }
-    }
+    check_apart(&dataset, mountpoint, &config.mountpoint)?;
     let options = VfsOptions {
         mountpoint: mountpoint.to_path_buf(),
         uid: rustix::process::geteuid().as_raw(),
@@ -56,6 +51,24 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
         xattrs: config.xattrs,
     };
     Vfs::new(dataset, options)
+}
+
+/// Checks that `mountpoint`, which is resolved and was given as `named`, and the caches do not overlap.
+///
+/// # Errors
+/// When they do: the daemon would wait for itself, or the mount would hide what it serves.
+pub(in crate::cli) fn check_apart(
+    dataset: &Dataset,
+    mountpoint: &Path,
+    named: &Path,
+) -> Result<()> {
+    for entry in dataset.entries() {
+        let members = entry.cache.real_paths()?;
+        if let Some(reason) = overlap(mountpoint, entry.cache.dir(), &members) {
+            return Err(Error::refused(named, reason));
+        }
+    }
+    Ok(())
 }
 
 /// Compares all checksums, with a bar when somebody is watching.

@@ -15,11 +15,12 @@ use rustix::net::{
     recvmsg, socketpair,
 };
 
-use super::{MountOptions, SOURCE};
+use super::{MountOptions, SOURCE, Unmount};
 use crate::error::{Error, Result};
 
 const NAMES: [&str; 2] = ["fusermount3", "fusermount"];
-const CONFIG: &str = "/etc/fuse.conf";
+/// What it reads.
+pub const CONFIG: &str = "/etc/fuse.conf";
 const ALLOW_OTHER: &str = "user_allow_other";
 
 /// Where to look beside PATH, which daemons and cron jobs often have short.
@@ -35,19 +36,8 @@ const FOLDERS: [&str; 6] = [
 /// Checks that the program is there and will do what is asked.
 pub(super) fn check(allow_other: bool) -> Result<()> {
     find()?;
-    if !allow_other {
-        return Ok(());
-    }
     // A file that cannot be read is left for fusermount3, which may read more, to judge.
-    let config = match fs::read(CONFIG) {
-        Ok(config) => config,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(_) => return Ok(()),
-    };
-    if config
-        .split(|byte| *byte == b'\n')
-        .any(|line| line.trim_ascii() == ALLOW_OTHER.as_bytes())
-    {
+    if !allow_other || others_allowed() != Some(false) {
         return Ok(());
     }
     let reason = format!(
@@ -55,6 +45,18 @@ pub(super) fn check(allow_other: bool) -> Result<()> {
          add the line `{ALLOW_OTHER}` to {CONFIG} (as root), or leave --allow-other out"
     );
     Err(Error::refused(CONFIG, reason))
+}
+
+/// Whether ordinary users may let other users into their mounts; `None` where only fusermount3 can tell.
+#[must_use]
+pub fn others_allowed() -> Option<bool> {
+    let config = match fs::read(CONFIG) {
+        Ok(config) => config,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(_) => return None,
+    };
+    let mut lines = config.split(|byte| *byte == b'\n');
+    Some(lines.any(|line| line.trim_ascii() == ALLOW_OTHER.as_bytes()))
 }
 
 /// Mounts, and receives the connection over a socket that the program has as its standard input.
@@ -109,17 +111,19 @@ pub(super) fn mount(options: &MountOptions) -> Result<OwnedFd> {
     received.ok_or_else(|| refused(mountpoint, "mount", &program, &output))
 }
 
-/// Unmounts lazily.
-pub(super) fn unmount(mountpoint: &Path) -> Result<()> {
+pub(super) fn unmount(mountpoint: &Path, lazy: bool) -> Result<Unmount> {
     let program = find()?;
     let mut command = Command::new(&program);
-    command
-        .args(["-u", "-z", "--"])
-        .arg(mountpoint)
-        .stdin(Stdio::null());
+    command.arg("-u").args(lazy.then_some("-z"));
+    command.arg("--").arg(mountpoint).stdin(Stdio::null());
+    // What the system says in its own words, not in those of the user's language.
+    command.env("LC_ALL", "C");
     let output = run(&mut command, &program)?;
     if output.status.success() {
-        return Ok(());
+        return Ok(Unmount::Done);
+    }
+    if String::from_utf8_lossy(&output.stderr).contains("Device or resource busy") {
+        return Ok(Unmount::Busy);
     }
     Err(refused(mountpoint, "unmount", &program, &output))
 }
@@ -139,15 +143,24 @@ fn refused(mountpoint: &Path, action: &str, program: &Path, output: &Output) -> 
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.trim();
     let program = program.display();
-    let said = if said.is_empty() {
+    let mut said = if said.is_empty() {
         format!("{program}: {}", output.status)
     } else {
         said.to_owned()
     };
+    if said.contains("Permission denied") {
+        said.push_str("; AppArmor may be why: its profile for fusermount3 lets users mount below");
+        said.push_str(" their home, /mnt, /media, /tmp and /run/user only");
+        said.push_str(" (add other places to /etc/apparmor.d/local/fusermount3)");
+    }
     Error::refused(mountpoint, format!("cannot {action}: {said}"))
 }
 
-fn find() -> Result<PathBuf> {
+/// Where the program is.
+///
+/// # Errors
+/// When it is not installed.
+pub fn find() -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = env::split_paths(&path)
         .filter(|folder| folder.is_absolute())

@@ -1,0 +1,29 @@
+complete -c datasetrt-mount -l caches-from -d 'Read more cache folders from FILE, one path a line, after those named here' -r -F
+complete -c datasetrt-mount -l validate-cache -d 'Compare the SHA-256 of all files: before mounting, or of each shard before its first byte is served [default when absent: check the structure only; bare: startup]' -r -f -a "startup\t'All of them, before mounting'
+access\t'Each shard\'s once, before its first byte is served'"
+complete -c datasetrt-mount -l cache-memory -d 'Most memory for decoded samples, such as 64MiB; a compressed sample that is read in pieces must fit [default: a quarter of the memory of the machine or control group, at most 1GiB]' -r
+complete -c datasetrt-mount -l view -d 'Show samples under /views/NAME by a path template, such as \'cats={label}/{sample_id:08}{ext} where label == "cat"\'; may be given again (docs/views.md)' -r
+complete -c datasetrt-mount -l on-collision -d 'What to do with samples that a view would call the same' -r -f -a "refuse\t'Refuse to mount, naming two of them'
+suffix\t'Put ~CACHE_ID-SAMPLE_ID before the extension'"
+complete -c datasetrt-mount -l view-metadata -d 'Whether each view has a metadata.jsonl' -r -f -a "on\t'Yes'
+off\t'No'"
+complete -c datasetrt-mount -s o -d 'Mount options, comma separated (`\\,` is a comma); takes the usual words of mount(8) and every long option of this program, as in -o allow_other,threads=8; `ro` changes nothing: only .control can be written in any case' -r
+complete -c datasetrt-mount -l threads -d 'Threads that answer the kernel; more help where shards lie on slow disks' -r
+complete -c datasetrt-mount -l uid -d 'Owner of all files [default: that of each cache]' -r
+complete -c datasetrt-mount -l gid -d 'Group of all files [default: that of each cache]' -r
+complete -c datasetrt-mount -l umask -d 'Permission bits to take away from 0444, in octal [default: those that each cache lacks]' -r
+complete -c datasetrt-mount -l fuse-fd -d 'Serve on this file descriptor: /dev/fuse, opened and mounted by a process that may mount, for a daemon that may not. MOUNTPOINT then is only shown, and whoever mounted it unmounts it. A MOUNTPOINT of /dev/fd/N means the same, as `mount -o drop_privileges` says it' -r
+complete -c datasetrt-mount -l ready-fd -d 'Write READY=1 to this file descriptor when the mount answers, then close it' -r
+complete -c datasetrt-mount -l log-file -d 'Append the log to FILE [default: stderr while in the foreground, then nowhere]' -r -F
+complete -c datasetrt-mount -l log-format -d 'How lines of the log look; json: one object a line, with time, level, program, pid, message' -r -f -a "text\t'For people; with a priority for the systemd journal, where stderr is one'
+json\t'One JSON object a line: time, level, program, pid, message'"
+complete -c datasetrt-mount -l skip-invalid -d 'Leave out caches that cannot be opened, with a warning; the others keep their positions [default: refuse to mount, naming every bad cache]'
+complete -c datasetrt-mount -l no-auto-views -d 'Do not show the views that need no template (by-FIELD, path)'
+complete -c datasetrt-mount -l xattrs -d 'Answer extended attributes of samples (user.datasetrt.*); costs requests in `ls -l` and `cp -a`'
+complete -c datasetrt-mount -s f -l foreground -d 'Stay in the foreground [default: return once the mount answers]'
+complete -c datasetrt-mount -l allow-other -d 'Let other users in (root is one of them), as far as the mode bits of the caches do; ordinary users may say so where /etc/fuse.conf has the line user_allow_other'
+complete -c datasetrt-mount -s v -l verbose -d 'Log more; twice: everything (RUST_LOG overrides)'
+complete -c datasetrt-mount -s q -l quiet -d 'Log errors only'
+complete -c datasetrt-mount -l background-half -d 'This is the background half, with a socket to the other half as its standard output'
+complete -c datasetrt-mount -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c datasetrt-mount -s V -l version -d 'Print version'

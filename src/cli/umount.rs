@@ -1,0 +1,157 @@
+//! `datasetrt umount`: takes a mount away, or says who uses it.
+
+mod holders;
+
+use std::env;
+use std::path::{self, Path, PathBuf};
+use std::process::ExitCode;
+
+use super::output::{count, plain};
+use super::tool::PROGRAM;
+use super::{EXIT_REFUSED, refuse};
+use crate::error::{Error, Result};
+use crate::fuse::{self, MountEntry, Unmount};
+use holders::{Holders, Uses};
+
+// One line a paragraph: clap breaks lines where the terminal ends.
+const DETAILS: &str = "\
+The daemon ends by itself once its mount is gone. A dead mount, whose daemon was killed, is \
+unmounted just so.
+
+Where programs use the mount, nothing is changed and each of them is named: its process id, user and \
+command, and the file or folder that it has open, mapped, or works in. Other users' processes can \
+be seen by root only.
+
+Exit status: 0 unmounted; 1 in use, not mounted, or refused, with the reason on stderr; 2 wrong usage.
+
+Examples:
+  datasetrt umount /mnt/data
+  datasetrt umount --lazy /mnt/data
+      Take it out of sight now; what is open can be read on until it is closed";
+
+/// Unmount, or name the processes that use the mount
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = DETAILS)]
+pub struct Args {
+    /// Where it is mounted
+    mountpoint: PathBuf,
+
+    /// Unmount although it is in use: nobody finds it any more, and it ends when the last user does
+    #[arg(short, long)]
+    lazy: bool,
+
+    /// Succeed also when nothing is mounted there
+    #[arg(long)]
+    if_mounted: bool,
+}
+
+impl Args {
+    /// Runs the command.
+    #[must_use]
+    pub fn run(&self) -> ExitCode {
+        match self.unmount() {
+            Ok(code) => code,
+            Err(error) => refuse(PROGRAM, &error.chain(), false),
+        }
+    }
+
+    fn unmount(&self) -> Result<ExitCode> {
+        let at = path::absolute(&self.mountpoint)
+            .map_err(|e| Error::io(&self.mountpoint, "make this an absolute path", e))?;
+        let Some(mount) = find(&at)? else {
+            if self.if_mounted {
+                return Ok(ExitCode::SUCCESS);
+            }
+            return Err(Error::refused(at, "nothing is mounted here"));
+        };
+        let at = mount.mountpoint.as_path();
+        if !mount.is_ours() {
+            let what = mount.fstype.to_string_lossy();
+            let reason =
+                format!("a mount of type {what} lies here, not a datasetrt-mount: see umount(8)");
+            return Err(Error::refused(at, reason));
+        }
+        // Whoever calls this from inside the mount is one of its users, and we are not to be another.
+        env::set_current_dir("/").map_err(|e| Error::io("/", "change to this folder", e))?;
+        let users = self.lazy.then(|| holders::of(&mount));
+        match fuse::unmount(at, self.lazy)? {
+            Unmount::Done => {
+                if let Some(users) = users.filter(|users| !users.found.is_empty()) {
+                    let still = processes(users.found.len() as u64);
+                    eprintln!(
+                        "{PROGRAM}: {}: unmounted; still in use by {still}:",
+                        at.display()
+                    );
+                    list(&users);
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Unmount::Busy => {
+                busy(at, &holders::of(&mount));
+                Ok(ExitCode::from(EXIT_REFUSED))
+            }
+        }
+    }
+}
+
+/// The mount at `path`, which is absolute. A mount that hangs is found by its name alone.
+fn find(path: &Path) -> Result<Option<MountEntry>> {
+    if let Some(mount) = fuse::top_at(path)? {
+        return Ok(Some(mount));
+    }
+    match fuse::resolve(path) {
+        Ok(resolved) => fuse::top_at(&resolved),
+        Err(_) if path.symlink_metadata().is_err() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn busy(at: &Path, users: &Holders) {
+    let shown = at.display();
+    if users.found.is_empty() && users.mounts.is_empty() {
+        eprintln!("{PROGRAM}: error: {shown}: in use, but nobody can be seen that uses it");
+    } else {
+        eprintln!("{PROGRAM}: error: {shown}: in use:");
+    }
+    list(users);
+    eprintln!(
+        "{PROGRAM}: end these first, or unmount lazily: {PROGRAM} umount --lazy {}",
+        fuse::quoted(at)
+    );
+}
+
+fn list(users: &Holders) {
+    for holder in &users.found {
+        let how = match holder.uses {
+            Uses::Folder => "works in",
+            Uses::Root => "has as its root",
+            Uses::Program => "runs",
+            Uses::Open => "has open",
+            Uses::Mapped => "has mapped",
+        };
+        eprintln!(
+            "  process {} ({}, user {}) {how} {}",
+            holder.pid,
+            plain(&holder.command),
+            plain(&holder.user),
+            plain(&holder.path.to_string_lossy())
+        );
+    }
+    for mount in &users.mounts {
+        eprintln!(
+            "  another mount lies in it: {}",
+            plain(&mount.to_string_lossy())
+        );
+    }
+    if users.hidden > 0 {
+        eprintln!(
+            "  {} of other users could not be looked at: run this as root to see them",
+            processes(users.hidden)
+        );
+    }
+}
+
+fn processes(number: u64) -> String {
+    let plural = if number == 1 { "" } else { "es" };
+    format!("{} process{plural}", count(number))
+}

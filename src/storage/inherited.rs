@@ -1,0 +1,30 @@
+//! Descriptors that whoever started this process opened for it.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// The number of standard descriptors, which others use too.
+const STANDARD: RawFd = 3;
+
+/// Takes over the inherited descriptor `number`: it is not passed on to programs that this one runs.
+/// Of a standard descriptor a copy is taken. To be called before anything else is opened, so that
+/// `number` cannot name a descriptor of our own.
+///
+/// # Errors
+/// When no such descriptor is open.
+pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // A copy, because `number` itself is nobody's: it need not even be open.
+    // SAFETY: fcntl with F_DUPFD_CLOEXEC touches no memory of ours and accepts any number.
+    #[allow(unsafe_code)]
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, STANDARD) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened `copy` for us, so nobody else owns it.
+    #[allow(unsafe_code)]
+    let copy = unsafe { OwnedFd::from_raw_fd(copy) };
+    if number >= STANDARD {
+        nix::unistd::close(number)?;
+    }
+    Ok(copy)
+}

@@ -1,0 +1,59 @@
+//! Control files that take commands. A write is one whole command, whatever its offset: appending is
+//! as good as replacing. Reading gives the state, or the result of the last command.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::node::{ControlFile, Node};
+use super::{Attr, FileKind, Ino, SetAttr, Ttl, Vfs, VfsError, Written};
+
+impl Vfs {
+    /// Takes a command for a control file.
+    ///
+    /// # Errors
+    /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
+    pub fn write(self: &Arc<Self>, ino: Ino, data: &[u8]) -> Result<Written, VfsError> {
+        match self.node(ino)? {
+            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => self.start_migration(data),
+            Node::ControlFile(ControlFile::LogLevel) => {
+                self.log_level.set(data).map(|()| Written::All)
+            }
+            _ => Err(VfsError::ReadOnly),
+        }
+    }
+
+    /// Changes nothing: the tree is read-only. Cutting a control file that takes commands is
+    /// accepted, since a shell does that before it writes, and changes nothing either.
+    ///
+    /// # Errors
+    /// [`VfsError::ReadOnly`].
+    pub fn setattr(&self, ino: Ino, change: SetAttr) -> Result<Attr, VfsError> {
+        let SetAttr { mode, uid, gid, .. } = change;
+        if mode.is_some() || uid.is_some() || gid.is_some() {
+            return Err(VfsError::ReadOnly);
+        }
+        let node = self.node(ino)?;
+        self.command_attr(node).ok_or(VfsError::ReadOnly)
+    }
+
+    /// Attributes of a control file that takes commands; `None` for all other nodes.
+    pub(super) fn command_attr(&self, node: Node) -> Option<Attr> {
+        let (text, changed) = self.command_text(node)?;
+        Some(Attr {
+            perm: 0o600,
+            ttl: Ttl::Never,
+            ..self.plain(node.ino(), FileKind::File, text.len() as u64, changed)
+        })
+    }
+
+    /// What such a file holds, and since when.
+    pub(super) fn command_text(&self, node: Node) -> Option<(Arc<[u8]>, SystemTime)> {
+        match node {
+            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => {
+                Some(self.migration.result())
+            }
+            Node::ControlFile(ControlFile::LogLevel) => Some(self.log_level.text()),
+            _ => None,
+        }
+    }
+}
