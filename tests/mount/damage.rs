@@ -84,7 +84,12 @@ fn a_record_that_contradicts_its_metadata_is_an_error_and_never_a_byte() {
                 assert!(lines[0].contains(word), "{word:?} is not in {lines:?}");
             }
             assert_eq!(live.status()["caches"][0]["damaged"], 1);
-            assert_eq!(live.log().matches("cache 0, sample 1: ").count(), 1, "{}", live.log());
+            assert_eq!(
+                live.log().matches("cache 0, sample 1: ").count(),
+                1,
+                "{}",
+                live.log()
+            );
             live.assert_sound();
         }
     }
