@@ -4,10 +4,18 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 failed=0
 
+# What the files say before their tests, as FILE:LINE:TEXT.
+sources() {
+    find "$@" -name '*.rs' ! -name tests.rs -exec awk '
+        FNR == 1 { tests = 0 }
+        /^#\[cfg\(test\)\]/ { tests = 1 }
+        !tests { print FILENAME ":" FNR ":" $0 }' {} +
+}
+
 # only PATTERN FILES-REGEX WHY: lines that match PATTERN may stand only in files that match the regex.
 only() {
     local found
-    found=$(grep -rnE "$1" src --include='*.rs' | grep -vE "^($2)" || true)
+    found=$(sources src | grep -E "$1" | grep -vE "^($2)" || true)
     if [ -n "$found" ]; then
         printf '%s\n%s\n' "layers: $3" "$found" >&2
         failed=1
@@ -18,6 +26,7 @@ only '\bfuser::' 'src/fuse(\.rs|/)' 'only src/fuse may use fuser'
 only '\bclap::|\bindicatif::|\benv_logger::' 'src/cli(\.rs|/)' 'only src/cli may use clap, indicatif and env_logger'
 only '\barrow_[a-z]+::' 'src/format/metadata(\.rs|/)' 'only src/format/metadata may use arrow'
 only '\blz4_flex::' 'src/format/record\.rs' 'only src/format/record.rs may use lz4_flex'
+only '[^:]\binfer::(get|Infer|Type|is)' 'src/view/sniff\.rs' 'only src/view/sniff.rs may use infer'
 only '\bmemmap2::' 'src/storage(\.rs|/)' 'only src/storage may map files'
 only '\bunsafe\b *(\{|fn|impl)' 'src/storage(\.rs|/)' 'only src/storage may be unsafe'
 only '\bstd::fs\b' 'src/storage(\.rs|/)|src/fuse/|src/cli(\.rs|/)' 'only src/storage reaches files of caches'
@@ -28,22 +37,24 @@ below() {
     shift
     local names
     names=$(IFS='|'; echo "$*")
-    found=$(grep -rnE "crate::($names)\b" "src/$layer.rs" "src/$layer" --include='*.rs' 2>/dev/null \
-        | grep -vE ':[0-9]+: *//' || true)
+    local places=("src/$layer.rs")
+    [ -d "src/$layer" ] && places+=("src/$layer")
+    found=$(sources "${places[@]}" | grep -E "crate::($names)\b" | grep -vE ':[0-9]+: *//' || true)
     if [ -n "$found" ]; then
         printf 'layers: src/%s may not import %s\n%s\n' "$layer" "$names" "$found" >&2
         failed=1
     fi
 }
 
-below error format storage cache dataset verify migrate writer vfs fuse cli
-below format storage cache dataset verify migrate writer vfs fuse cli
-below storage format cache dataset verify migrate writer vfs fuse cli
-below cache dataset verify migrate writer vfs fuse cli
-below dataset verify migrate writer vfs fuse cli
-below verify migrate writer vfs fuse cli
-below migrate verify writer vfs fuse cli
-below writer cache dataset verify migrate vfs fuse cli
+below error format storage cache dataset verify view migrate writer vfs fuse cli
+below format storage cache dataset verify view migrate writer vfs fuse cli
+below storage format cache dataset verify view migrate writer vfs fuse cli
+below cache dataset verify view migrate writer vfs fuse cli
+below dataset verify view migrate writer vfs fuse cli
+below view storage verify migrate writer vfs fuse cli
+below verify view migrate writer vfs fuse cli
+below migrate verify view writer vfs fuse cli
+below writer cache dataset verify view migrate vfs fuse cli
 below vfs verify fuse cli
 below fuse verify cli
 

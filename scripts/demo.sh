@@ -26,7 +26,7 @@ trap unmount EXIT
 
 run() { printf '\n$ %s\n' "$*"; "$@"; }
 
-say "two caches of 32 pictures each, one with lz4, one without"
+say "the same 64 pictures in two caches, one with lz4, one without"
 [ -d "$folder/caches" ] || run "$target/datasetrt" demo "$folder/caches"
 
 say "mounting"

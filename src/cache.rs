@@ -195,19 +195,49 @@ impl Cache {
     /// # Errors
     /// [`Error::NoSuchSample`], or [`Error::Damaged`] when the file was changed in place.
     pub fn metadata(&self, sample: u64) -> Result<Vec<Option<Value>>> {
+        let mut values = Vec::with_capacity(self.manifest.schema.len());
+        self.for_each_value(sample, |_, value| {
+            values.push(value.map(ValueRef::to_owned));
+        })?;
+        Ok(values)
+    }
+
+    /// Calls `take` with the position of each field in the schema and the value that
+    /// `metadata.arrow` has for `sample`, `None` for a null.
+    ///
+    /// # Errors
+    /// As [`Cache::metadata`]; what `take` has got must not be believed then.
+    pub fn for_each_value(
+        &self,
+        sample: u64,
+        mut take: impl FnMut(usize, Option<ValueRef<'_>>),
+    ) -> Result<()> {
         let row = self
             .table
             .row(sample)
             .filter(|_| sample < self.sample_count())
             .ok_or_else(|| self.no_such_sample(sample))?;
-        let values = (0..self.manifest.schema.len())
-            .map(|column| match row.value(column) {
-                Ok(value) => Ok(value.map(ValueRef::to_owned)),
-                Err(fault) => Err(fault.in_sample(&self.dir.join(METADATA_FILE), sample)),
-            })
-            .collect();
-        self.intact()?;
-        values
+        for column in 0..self.manifest.schema.len() {
+            let value = row.value(column);
+            let value =
+                value.map_err(|fault| fault.in_sample(&self.dir.join(METADATA_FILE), sample))?;
+            take(column, value);
+        }
+        self.intact()
+    }
+
+    /// Puts the metadata of `sample` into `out`, which is cleared first, as the JSON object that
+    /// writers embed in the record.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`], or [`Error::Damaged`] for a null or a file that was changed in place.
+    pub fn write_metadata_json(&self, sample: u64, out: &mut Vec<u8>) -> Result<()> {
+        if sample >= self.sample_count() {
+            return Err(self.no_such_sample(sample));
+        }
+        self.envelope
+            .write_row(&self.table, sample, out)
+            .map_err(|fault| fault.in_sample(&self.dir.join(METADATA_FILE), sample))
     }
 
     /// Puts the bytes of `metadata.arrow` from `offset` on into `out` and says how many there are.

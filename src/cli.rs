@@ -1,10 +1,14 @@
 //! What the commands share: exit codes, logging, sizes.
 
 pub mod cache_list;
+pub mod cat;
 pub mod demo;
+pub mod info;
+pub mod ls;
 pub mod migrate;
 pub mod mount;
 mod output;
+pub mod pack;
 pub mod tool;
 pub mod verify;
 

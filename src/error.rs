@@ -76,6 +76,14 @@ pub enum Error {
         /// Reason and remedy.
         reason: String,
     },
+    /// A view that cannot be shown as asked for.
+    #[error("view {view:?}: {reason}")]
+    View {
+        /// Its name.
+        view: String,
+        /// What was expected and what was found, naming the samples or the cache.
+        reason: String,
+    },
     /// Several caches failed; each is named.
     #[error("{}", Lines(.0))]
     Several(Vec<Error>),

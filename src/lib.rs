@@ -10,4 +10,5 @@ pub mod migrate;
 pub mod storage;
 pub mod verify;
 pub mod vfs;
+pub mod view;
 pub mod writer;

@@ -6,7 +6,10 @@
 mod guard;
 mod mapped;
 mod publish;
+mod reader;
+mod scratch;
 mod shard_files;
+mod walk;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -16,11 +19,14 @@ use std::time::{Duration, SystemTime};
 
 pub use mapped::MappedFile;
 pub use publish::{
-    DirLock, Replaced, StagedFile, Step, StepHook, already_there, check_replaceable,
+    DirLock, Replaced, StagedFile, Step, StepHook, already_there, check_replaceable, create_dir,
     create_dir_synced, create_dirs_synced, remove_empty_dir, remove_tree, rename_dir_synced,
     replace_file, sync_dir, sync_folder_of, test_step,
 };
+pub use reader::FileReader;
+pub use scratch::ScratchFile;
 pub use shard_files::{OpenFileLimit, ShardFiles};
+pub use walk::{Walked, walk};
 
 use crate::error::{Error, Fault, FaultKind, Result};
 
@@ -174,6 +180,19 @@ impl StoredFile {
     /// What the system says; [`io::ErrorKind::UnexpectedEof`] when the file ends before.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)
+    }
+
+    /// Reads some bytes from byte `offset` on; none at the end of the file.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        loop {
+            match self.file.read_at(buf, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
     }
 
     /// Asks the system to read `len` bytes from `offset` on ahead of use; a hint without answer.

@@ -7,6 +7,8 @@ mod access;
 mod attr;
 mod counters;
 mod damage;
+mod joined;
+mod lazy_file;
 mod migration;
 mod names;
 mod node;
@@ -15,6 +17,8 @@ mod read;
 mod snapshots;
 mod status;
 mod tree;
+mod views;
+mod xattr;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -28,15 +32,18 @@ pub use node::Ino;
 use access::Permissions;
 use arc_swap::ArcSwapOption;
 use damage::Damage;
+use lazy_file::LazyFile;
 use migration::Migration;
 use node::{MAX_SAMPLES, MAX_SLOTS, Node};
 use payloads::Payloads;
 use snapshots::Snapshots;
+use views::Views;
 
 use crate::cache::Cache;
 use crate::dataset::{Dataset, Entry};
 use crate::error::{Error, Result};
 use crate::format::manifest::{FormatVersion, Manifest};
+use crate::view::{OnCollision, ViewSpec};
 
 /// How a tree is shown.
 #[derive(Clone, Debug)]
@@ -55,6 +62,16 @@ pub struct VfsOptions {
     pub umask: Option<u32>,
     /// Most bytes of decoded payloads to hold.
     pub cache_memory: u64,
+    /// Views to show beside those that are there without being asked for.
+    pub views: Vec<ViewSpec>,
+    /// Whether to show `by-<field>` and `path`.
+    pub auto_views: bool,
+    /// What happens to samples that a view in `views` would call the same.
+    pub on_collision: OnCollision,
+    /// Whether each view has a `metadata.jsonl`.
+    pub view_metadata: bool,
+    /// Whether samples have extended attributes.
+    pub xattrs: bool,
 }
 
 impl Default for VfsOptions {
@@ -67,6 +84,11 @@ impl Default for VfsOptions {
             show_gid: None,
             umask: None,
             cache_memory: 1 << 30,
+            views: Vec::new(),
+            auto_views: true,
+            on_collision: OnCollision::Refuse,
+            view_metadata: true,
+            xattrs: false,
         }
     }
 }
@@ -136,13 +158,16 @@ pub struct Vfs {
     payloads: Payloads,
     snapshots: Snapshots,
     migration: Migration,
+    views: Views,
+    joined: LazyFile,
 }
 
 impl Vfs {
     /// A tree over `dataset`.
     ///
     /// # Errors
-    /// [`Error::Refused`] for more caches or samples than inode numbers can tell apart.
+    /// [`Error::Refused`] for more caches or samples than inode numbers can tell apart;
+    /// [`Error::View`] for a view that was asked for and cannot be shown.
     pub fn new(dataset: Dataset, options: VfsOptions) -> Result<Self> {
         let links = tree::link_names(dataset.entries());
         let caches: Vec<Mounted> = dataset
@@ -166,6 +191,7 @@ impl Vfs {
                 return Err(Error::refused(mounted.cache().dir(), reason));
             }
         }
+        let views = Views::new(&caches, &options)?;
         let numbered = |key: fn(&Mounted) -> u64| {
             let keys = caches.iter().enumerate();
             keys.map(|(n, mounted)| (key(mounted), n)).collect()
@@ -191,6 +217,8 @@ impl Vfs {
             damage: Damage::default(),
             payloads: Payloads::new(options.cache_memory),
             snapshots: Snapshots::default(),
+            views,
+            joined: LazyFile::default(),
             caches,
             dataset,
             options,

@@ -19,15 +19,21 @@
 
 mod encode;
 mod name;
+mod pipeline;
+mod queue;
 mod shards;
+pub mod source;
 mod staging;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 
 pub use encode::{EncodedBatch, Encoder, Refusal};
 pub use name::SourceName;
+pub use pipeline::Pipeline;
 pub use staging::{Leftover, leftovers};
 
 use crate::error::{Error, Result};
@@ -122,7 +128,7 @@ impl CacheWriter {
         }
         let staging = Staging::create(out_dir, &name)?;
         let shards = staging.dir().join(SHARDS_DIR);
-        storage::create_dir_synced(&shards)?;
+        storage::create_dir(&shards)?;
         let metadata_path = staging.dir().join(METADATA_FILE);
         let table = TableWriter::new(
             BufWriter::with_capacity(BATCH_BYTES, HashedFile::create(&metadata_path)?),
@@ -237,34 +243,51 @@ impl CacheWriter {
     /// # Errors
     /// [`Error::Refused`] without samples or when something has come to exist at the target;
     /// [`Error::Io`]. Nothing is then left behind.
-    pub fn finish(mut self) -> Result<WriteReport> {
+    pub fn finish(self) -> Result<WriteReport> {
+        self.finish_unless(&AtomicBool::new(false))
+    }
+
+    /// As [`CacheWriter::finish`], but gives up when `stop` is set before the cache is published.
+    ///
+    /// # Errors
+    /// As there; [`Error::Refused`] when `stop` was set.
+    pub fn finish_unless(mut self, stop: &AtomicBool) -> Result<WriteReport> {
         self.write_pending()?;
         if self.samples == 0 {
             let reason = "no samples: an empty cache is not written";
             return Err(Error::refused(self.staging.target(), reason));
         }
         let dir = self.staging.dir().to_path_buf();
-        let shards = self.shards.finish()?;
-        storage::sync_dir(&dir.join(SHARDS_DIR))?;
         let metadata_path = dir.join(METADATA_FILE);
         let metadata = self
             .table
             .finish()
             .map_err(|source| Error::io(&metadata_path, "write", source))?;
+        // Waiting for the disk for all files together takes as long as for one.
+        let (shards, metadata, index) = std::thread::scope(|scope| {
+            let metadata = scope.spawn(|| commit(metadata));
+            let index = scope.spawn(|| commit(self.index));
+            (self.shards.finish(), joined(metadata), joined(index))
+        });
+        let shards = shards?;
+        storage::sync_dir(&dir.join(SHARDS_DIR))?;
         let manifest = Manifest {
             version: FormatVersion::V3,
             cache_id: Some(cache_id_of(self.name.as_str())),
             source_name: self.name.as_str().to_owned(),
             sample_count: self.samples,
             schema: self.encoder.fields().to_vec(),
-            metadata_sha256: commit(metadata)?,
-            index_sha256: commit(self.index)?,
+            metadata_sha256: metadata?,
+            index_sha256: index?,
             shards,
         };
         let mut file = StagedFile::create(&dir.join(MANIFEST_TEMPORARY))?;
         file.write_all(manifest.to_text().as_bytes())
             .map_err(|source| Error::io(file.path(), "write", source))?;
         file.commit_as(&dir.join(MANIFEST_FILE))?;
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::refused(self.staging.target(), "stopped"));
+        }
         Ok(WriteReport {
             dir: self.staging.publish()?,
             cache_id: manifest.cache_id.unwrap_or_default(),
@@ -353,6 +376,12 @@ fn commit(file: BufWriter<HashedFile>) -> Result<Sha256Digest> {
         .map_err(|error| Error::io(path, "write", error.into_error()))?;
     file.file.commit()?;
     Ok(file.hasher.finish())
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(Error::refused("", "a thread ended early")))
 }
 
 impl std::fmt::Debug for CacheWriter {

@@ -1,5 +1,15 @@
 //! Caches written by the reference are read exactly as it was told to write them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test may panic"
+)]
+
 mod common;
 
 use std::path::{Path, PathBuf};
@@ -8,10 +18,12 @@ use datasetrt::cache::Cache;
 use datasetrt::dataset::{Dataset, Validated};
 use datasetrt::error::Error;
 use datasetrt::format::digest::{Sha256Digest, cache_id_of};
-use datasetrt::format::manifest::FormatVersion;
+use datasetrt::format::envelope::Envelope;
+use datasetrt::format::manifest::{FormatVersion, Manifest};
 use datasetrt::format::metadata::Value;
 use datasetrt::storage::OpenFileLimit;
 
+use common::fixture::TestCache;
 use common::golden::{self, Expected};
 use common::{deliver, same_rows};
 
@@ -227,5 +239,41 @@ fn assert_duplicate(ours: datasetrt::error::Result<Dataset>, id: u64, paths: &[P
             assert_eq!((&first, &second), (same[0], same[1]));
         }
         other => panic!("{paths:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn our_manifests_are_spelled_as_the_references() {
+    let Some(dir) = golden::dir() else { return };
+    for name in golden::cache_names(&dir) {
+        let bytes = std::fs::read(dir.join(&name).join("manifest.json")).unwrap();
+        let ours = Manifest::parse(&bytes).unwrap().to_text();
+        // Keys that the format does not know are no part of a manifest of our own.
+        if !name.contains("extensions") {
+            assert_eq!(ours, String::from_utf8(bytes).unwrap(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn our_envelopes_are_spelled_as_the_references() {
+    // Equal spelling is what makes the comparison of a sample's metadata a comparison of bytes.
+    let Some(dir) = golden::dir() else { return };
+    for name in golden::cache_names(&dir) {
+        let cache = open(&dir, &name);
+        let files = TestCache::at(&dir.join(&name));
+        let envelope = Envelope::new(&cache.manifest().schema);
+        for sample in (0..cache.sample_count()).take(300) {
+            let mut ours = Vec::new();
+            envelope
+                .write_row(cache.table(), sample, &mut ours)
+                .unwrap();
+            let theirs = String::from_utf8(files.record(sample).0).unwrap();
+            assert_eq!(
+                String::from_utf8(ours).unwrap(),
+                theirs,
+                "{name}, sample {sample}"
+            );
+        }
     }
 }

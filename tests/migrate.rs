@@ -6,8 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "common/v2.rs"]
-mod v2;
+mod common;
 
 #[path = "migrate/files.rs"]
 mod files;
@@ -20,3 +19,9 @@ mod refusals;
 
 #[path = "migrate/golden.rs"]
 mod golden;
+
+#[path = "migrate/cli.rs"]
+mod cli;
+
+#[path = "migrate/docs.rs"]
+mod docs;

@@ -2,6 +2,16 @@
 //! samples concerned, or right bytes. Where the two programs differ, it is on purpose and listed in
 //! docs/reference-differences.md.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test may panic"
+)]
+
 mod common;
 #[path = "mutations/differences.rs"]
 mod differences;
@@ -10,6 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use datasetrt::dataset::Dataset;
 use datasetrt::format::digest::Sha256Digest;
@@ -176,7 +187,13 @@ fn our_verdict(mutation: &Mutation, dir: &Path, mode: Mode, base: &[ExpectedSamp
 }
 
 /// Every mutation with the verdicts of both programs, in both modes.
-fn all_verdicts(dir: &Path) -> Vec<(String, Mode, Verdict, Verdict)> {
+fn all_verdicts(dir: &Path) -> &'static [(String, Mode, Verdict, Verdict)] {
+    // The tests of this file look at one run from different sides.
+    static VERDICTS: OnceLock<Vec<(String, Mode, Verdict, Verdict)>> = OnceLock::new();
+    VERDICTS.get_or_init(|| find_verdicts(dir))
+}
+
+fn find_verdicts(dir: &Path) -> Vec<(String, Mode, Verdict, Verdict)> {
     let mut bases: BTreeMap<String, Vec<ExpectedSample>> = BTreeMap::new();
     let mut verdicts = Vec::new();
     for mutation in mutations(dir) {
@@ -221,7 +238,7 @@ fn damage_ends_in_a_refusal_an_error_or_right_bytes_and_differences_are_on_purpo
         .collect();
     let mut listed = 0;
     let mut unlisted = Vec::new();
-    for (id, mode, reference, ours) in &verdicts {
+    for (id, mode, reference, ours) in verdicts {
         if reference == ours {
             continue;
         }
@@ -271,12 +288,12 @@ fn damage_ends_in_a_refusal_an_error_or_right_bytes_and_differences_are_on_purpo
 fn what_the_reference_refuses_when_validating_we_refuse_when_validating() {
     let Some(dir) = golden::dir() else { return };
     let mut read: Vec<String> = all_verdicts(&dir)
-        .into_iter()
+        .iter()
         .filter(|(_, mode, reference, ours)| {
             let refuses = |verdict| matches!(verdict, Verdict::Refused | Verdict::Dies);
             *mode == Mode::Validated && refuses(reference.clone()) && !refuses(ours.clone())
         })
-        .map(|(id, ..)| id)
+        .map(|(id, ..)| id.clone())
         .collect();
     read.sort();
     assert_eq!(read, READ_ALTHOUGH_REFUSED);

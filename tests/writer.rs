@@ -1,5 +1,14 @@
 //! `CacheWriter`: what it puts on disk, byte for byte, and what it leaves behind when it is stopped.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "a test may panic"
+)]
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};

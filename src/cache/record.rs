@@ -11,7 +11,8 @@ use super::Cache;
 use crate::error::{Error, Fault, Result};
 use crate::format::index::IndexRow;
 use crate::format::record::{
-    Compression, HEADER_LEN, LZ4_PREFIX_LEN, decode_lz4, decoded_len, longest_lz4, metadata_len,
+    Compression, HEADER_LEN, LZ4_PREFIX_LEN, decode_lz4, decoded_len, longest_lz4, lz4_start,
+    metadata_len,
 };
 use crate::storage::StoredFile;
 
@@ -20,6 +21,13 @@ const LZ4_AHEAD: u64 = 256 << 10;
 /// Payload bytes of an uncompressed record that are read together with its head: copying so few
 /// costs less than a second call.
 const PLAIN_AHEAD: u64 = 16 << 10;
+/// Bytes that the header and the envelope of most records fit into; as many are read when only the
+/// length of the payload is asked for.
+const LIKELY_HEAD: u64 = 512;
+/// A record up to this many bytes is one page or two, which reading its header brings in anyway.
+const SMALL_RECORD: u64 = 4 << 10;
+/// Bytes of a record that the system is asked for ahead of reading, at most.
+const MOST_AHEAD: u64 = 1 << 20;
 /// Buffers above this size are given back after use.
 const KEEP_BUFFER: usize = 4 << 20;
 
@@ -97,17 +105,24 @@ impl Cache {
         let (row, shard) = self.row(sample)?;
         let len = with_scratch(|scratch| -> Result<u64> {
             let file = self.shards.get(shard)?;
-            // A null in the row is found when the sample is read; here it only costs a second read.
-            let _ = self
-                .envelope
-                .write_row(&self.table, sample, &mut scratch.usual);
-            self.read_head(sample, row, shard, &file, scratch, 0)
+            self.read_head(sample, row, shard, &file, scratch, LIKELY_HEAD)
                 .map(|layout| layout.decoded_len)
         })?;
         if len == 0 {
             self.with_record(sample, 0, |record| record.decode(&mut []))??;
         }
         Ok(len)
+    }
+
+    /// Has the system read the sample's record ahead, up to 1 MiB of it, so that a cold disk is
+    /// waited for once. Says nothing of a record that cannot be read.
+    pub fn read_ahead(&self, sample: u64) {
+        if let Ok((row, shard)) = self.row(sample)
+            && row.length > SMALL_RECORD
+            && let Ok(file) = self.shards.get(shard)
+        {
+            file.read_ahead(row.offset, row.length.min(MOST_AHEAD));
+        }
     }
 
     /// How the sample's payload is stored.
@@ -120,6 +135,15 @@ impl Cache {
         entry
             .map(|entry| entry.compression)
             .ok_or_else(|| self.no_such_sample(sample))
+    }
+
+    /// Whether decoding the sample's payload takes long beside a round trip to the kernel.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when the index was changed in place.
+    pub fn decodes_slowly(&self, sample: u64) -> Result<bool> {
+        let (row, _) = self.row(sample)?;
+        Ok(row.length > LZ4_AHEAD && self.compression(sample)? == Compression::Lz4)
     }
 
     /// Calls `work` with the sample's record after its envelope has been compared. `wanted` says
@@ -141,7 +165,15 @@ impl Cache {
             self.envelope
                 .write_row(&self.table, sample, &mut scratch.usual)
                 .map_err(|fault| fault.in_sample(&self.dir.join(super::METADATA_FILE), sample))?;
-            let layout = self.read_head(sample, row, shard, &file, scratch, wanted)?;
+            let entry = self.manifest.shards.get(shard);
+            let ahead = match entry.map(|entry| entry.compression) {
+                _ if wanted == 0 => LZ4_PREFIX_LEN,
+                Some(Compression::Lz4) => longest_lz4(wanted).min(LZ4_AHEAD),
+                _ if wanted <= PLAIN_AHEAD => wanted,
+                _ => 0,
+            };
+            let likely = HEADER_LEN + scratch.usual.len() as u64 + ahead;
+            let layout = self.read_head(sample, row, shard, &file, scratch, likely)?;
             self.compare_envelope(sample, row, shard, &file, scratch, layout)?;
             self.intact()?;
             if let Some(gates) = &self.gates {
@@ -161,7 +193,8 @@ impl Cache {
         })
     }
 
-    /// Reads the record's first bytes into `scratch.head` and takes its layout from them.
+    /// Reads the record's first `likely` bytes into `scratch.head`, as far as it has them, and takes
+    /// its layout from them.
     fn read_head(
         &self,
         sample: u64,
@@ -169,21 +202,13 @@ impl Cache {
         shard: usize,
         file: &Arc<StoredFile>,
         scratch: &mut Scratch,
-        wanted: u64,
+        likely: u64,
     ) -> Result<Layout> {
         let damaged = |fault: Fault, offset| self.in_record(fault, sample, shard, offset);
         let Some(entry) = self.manifest.shards.get(shard) else {
             return Err(self.no_such_sample(sample));
         };
-        let ahead = match entry.compression {
-            _ if wanted == 0 => LZ4_PREFIX_LEN,
-            Compression::Lz4 => longest_lz4(wanted).min(LZ4_AHEAD),
-            Compression::None if wanted <= PLAIN_AHEAD => wanted,
-            Compression::None => 0,
-        };
-        let head_len = row
-            .length
-            .min(HEADER_LEN + scratch.usual.len() as u64 + ahead);
+        let head_len = row.length.min(likely);
         let head = sized(&mut scratch.head, head_len).map_err(|f| damaged(f, row.offset))?;
         self.read_at(shard, file, head, row.offset)?;
 
@@ -341,6 +366,39 @@ impl Record<'_> {
         };
         let block = stored.get(4..).unwrap_or_default();
         decode_lz4(block, out).map_err(|fault| self.damaged(fault))
+    }
+
+    /// Puts the first bytes of the decoded payload into `out` and says how many there are:
+    /// `out.len()`, or the whole payload when it is shorter. They are for a look at what it is: a
+    /// compressed payload is not decoded to its end, so that damage further on is not seen, and a
+    /// damaged block may give fewer.
+    ///
+    /// # Errors
+    /// [`Error::Io`] for a failed or short read.
+    pub fn read_start(&mut self, out: &mut [u8]) -> Result<usize> {
+        let len = usize::try_from(self.layout.decoded_len).unwrap_or(usize::MAX);
+        let len = len.min(out.len());
+        let out = out.get_mut(..len).unwrap_or_default();
+        if self.layout.compression == Compression::None {
+            return self.read(0, out).map(|()| len);
+        }
+        let needed = longest_lz4(out.len() as u64).min(self.layout.stored_len);
+        let stored = match usize::try_from(needed)
+            .ok()
+            .and_then(|len| self.ahead.get(..len))
+        {
+            Some(stored) => stored,
+            None => {
+                let rest = sized(self.rest, needed).map_err(|fault| {
+                    self.cache
+                        .in_record(fault, self.sample, self.shard, self.layout.payload_offset)
+                })?;
+                self.cache
+                    .read_at(self.shard, self.file, rest, self.layout.payload_offset)?;
+                &*rest
+            }
+        };
+        Ok(lz4_start(stored.get(4..).unwrap_or_default(), out))
     }
 
     fn damaged(&self, fault: Fault) -> Error {

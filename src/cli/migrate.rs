@@ -10,15 +10,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use super::cache_list::CacheList;
-use super::{EXIT_REFUSED, one_line, refuse};
+use super::output::{plain, written};
+use super::tool::PROGRAM;
+use super::{EXIT_REFUSED, refuse};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::migrate::{
     ManifestUpdateEntry, ManifestUpdateError, ManifestUpdateReport, parse_control_word,
     preview_manifests, update_manifests,
 };
-
-const PROGRAM: &str = "datasetrt";
 
 // One line a paragraph: clap breaks lines where the terminal ends.
 const DETAILS: &str = "\
@@ -114,19 +114,14 @@ impl Args {
             })
         };
         let printed = io::stdout().lock().write_all(text.as_bytes());
-        let printed = match printed {
-            // The reader has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            other => other,
+        let verdict = match outcome {
+            Ok(_) => ExitCode::SUCCESS,
+            Err(error) => {
+                refuse(PROGRAM, &error.to_string(), false);
+                interrupt.exit_code(error)
+            }
         };
-        if let Err(error) = outcome {
-            refuse(PROGRAM, &error.to_string(), false);
-            return interrupt.exit_code(error);
-        }
-        match printed {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => refuse(PROGRAM, &format!("cannot print the report: {error}"), false),
-        }
+        written(PROGRAM, printed, verdict)
     }
 }
 
@@ -140,7 +135,7 @@ fn table(entries: &[ManifestUpdateEntry]) -> String {
         [
             entry.cache_id.to_string(),
             entry.status.name().to_owned(),
-            one_line(&entry.path.to_string_lossy()),
+            plain(&entry.path.to_string_lossy()).into_owned(),
         ]
     });
     let head = ["CACHE_ID", "STATUS", "MANIFEST"].map(str::to_owned);

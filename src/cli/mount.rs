@@ -3,6 +3,7 @@
 mod args;
 mod background;
 mod config;
+mod memory;
 mod options;
 mod ready;
 mod tree;

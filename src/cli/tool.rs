@@ -4,15 +4,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use super::verify::{self, VerifyArgs};
-use super::{Verbosity, demo, migrate, refuse, start_logging};
+use super::{Verbosity, cat, demo, info, ls, migrate, pack, refuse, start_logging, verify};
 
 /// The name that messages start with.
 pub(super) const PROGRAM: &str = "datasetrt";
 
 /// Make, check and explain DatasetRT caches.
 #[derive(Debug, Parser)]
-#[command(name = "datasetrt", version, about, disable_help_subcommand = true)]
+#[command(name = "datasetrt", version, disable_help_subcommand = true)]
 struct Tool {
     #[command(subcommand)]
     command: Command,
@@ -22,7 +21,11 @@ struct Tool {
 enum Command {
     Demo(demo::Args),
     Migrate(migrate::Args),
-    Verify(VerifyArgs),
+    Pack(pack::Args),
+    Verify(verify::Args),
+    Info(info::Args),
+    Ls(ls::Args),
+    Cat(cat::Args),
 }
 
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
@@ -35,6 +38,10 @@ pub fn main() -> ExitCode {
     match tool.command {
         Command::Demo(args) => args.run(),
         Command::Migrate(args) => args.run(),
-        Command::Verify(args) => verify::run(&args),
+        Command::Pack(args) => args.run(),
+        Command::Verify(args) => args.run(),
+        Command::Info(args) => args.run(),
+        Command::Ls(args) => args.run(),
+        Command::Cat(args) => args.run(),
     }
 }

@@ -2,23 +2,22 @@
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
+use super::cache_list::CacheList;
 use super::output::{bytes, counted, plain};
 use super::tool::PROGRAM;
 use super::{EXIT_REFUSED, refuse};
-use crate::dataset;
 use crate::verify::{CacheSummary, Event, Finding, Options, Severity, Verification};
 
 /// The most threads that may be asked for.
 const MOST_JOBS: i64 = 1024;
 
-/// Check everything that can be checked of caches, and list every damage.
+/// Check everything that can be checked of caches, and list every damage
 ///
 /// Checked are the structure, every SHA-256, each record's copy of its metadata against
 /// metadata.arrow, each payload, and the sums of decoded lengths. Bytes that no record uses,
@@ -26,40 +25,40 @@ const MOST_JOBS: i64 = 1024;
 /// the mount serves it.
 ///
 /// Exit status: 0 good (with or without warnings), 1 damage, 2 wrong usage.
-#[derive(Args, Debug)]
-pub struct VerifyArgs {
-    /// Cache folders, or folders whose children are caches; their order gives the ids of format-2
-    /// caches, as it does for the mount.
-    #[arg(required = true, value_name = "CACHE")]
-    caches: Vec<PathBuf>,
-    /// Check the structure only: no payload is read and no checksum computed.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    caches: CacheList,
+    /// Check the structure only: no payload is read and no checksum computed
     #[arg(long)]
     quick: bool,
-    /// Print one JSON object: `findings`, `caches`, `damage`, `warnings`.
+    /// Print one JSON object: `findings`, `caches`, `damage`, `warnings`
     #[arg(long)]
     json: bool,
-    /// Number of threads (default: one for each core).
+    /// Number of threads (default: one for each core)
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_JOBS))]
     jobs: Option<u16>,
 }
 
-/// Runs the command.
-#[must_use]
-pub fn run(args: &VerifyArgs) -> ExitCode {
-    let paths = match dataset::expand(&args.caches) {
-        Ok(paths) => paths,
-        Err(error) => return refuse(PROGRAM, &error.chain(), false),
-    };
-    let options = Options {
-        quick: args.quick,
-        jobs: args.jobs.and_then(|jobs| NonZeroUsize::new(jobs.into())),
-    };
-    let verification = Verification::open(&paths, options);
-    let bar = progress_bar(verification.work_len());
-    let mut report = Report::new(args, bar.clone());
-    verification.run(&|bytes| bar.inc(bytes), &mut |event| report.hear(event));
-    bar.finish_and_clear();
-    report.finish()
+impl Args {
+    /// Runs the command.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        let paths = match self.caches.expand() {
+            Ok(paths) => paths,
+            Err(error) => return refuse(PROGRAM, &error.chain(), false),
+        };
+        let options = Options {
+            quick: self.quick,
+            jobs: self.jobs.and_then(|jobs| NonZeroUsize::new(jobs.into())),
+        };
+        let verification = Verification::open(&paths, options);
+        let bar = progress_bar(verification.work_len());
+        let mut report = Report::new(&self, bar.clone());
+        verification.run(&|bytes| bar.inc(bytes), &mut |event| report.hear(event));
+        bar.finish_and_clear();
+        report.finish()
+    }
 }
 
 /// A bar on stderr; none when stderr is not a terminal or there is nothing to wait for.
@@ -89,7 +88,7 @@ struct Report {
 }
 
 impl Report {
-    fn new(args: &VerifyArgs, bar: ProgressBar) -> Self {
+    fn new(args: &Args, bar: ProgressBar) -> Self {
         Self {
             out: BufWriter::new(io::stdout()),
             bar,

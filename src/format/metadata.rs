@@ -5,6 +5,9 @@
 //! validates lengths, offsets and UTF-8 when the table is opened, but the file may change under a
 //! mapping later, so each access checks its bounds again and never trusts the first validation.
 
+mod cell;
+mod foreign;
+mod joined;
 mod table_file;
 mod writer;
 
@@ -18,6 +21,9 @@ use arrow_schema::DataType;
 use bytes::Bytes;
 
 pub use super::manifest::{Field, FieldKind};
+pub use cell::Cell;
+pub use foreign::ForeignTable;
+pub use joined::{JOINED_COLUMNS, JoinedRow, JoinedWriter};
 pub use writer::TableWriter;
 
 use crate::error::{Fault, FaultKind};

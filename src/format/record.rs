@@ -231,6 +231,56 @@ impl std::fmt::Debug for RecordEncoder {
 }
 
 /// Appends one record to `out`, as [`RecordEncoder::append`] does.
+/// Decodes the first bytes of an LZ4 block, as far as `block`, which may be cut, has them and `out`
+/// has room, and says how many they are. For a look at a payload: nothing is said of the rest, and
+/// a malformed block just ends early.
+pub fn lz4_start(block: &[u8], out: &mut [u8]) -> usize {
+    let mut input = block.iter().copied();
+    let mut written = 0;
+    while let Some(token) = input.next() {
+        let literals = lz4_len(token >> 4, &mut input);
+        for _ in 0..literals {
+            let (Some(slot), Some(byte)) = (out.get_mut(written), input.next()) else {
+                return written;
+            };
+            *slot = byte;
+            written += 1;
+        }
+        let (Some(low), Some(high)) = (input.next(), input.next()) else {
+            break;
+        };
+        let distance = usize::from(u16::from_le_bytes([low, high]));
+        let Some(mut from) = written.checked_sub(distance).filter(|_| distance > 0) else {
+            break;
+        };
+        let length = lz4_len(token & 15, &mut input).saturating_add(4);
+        for _ in 0..length {
+            let byte = out.get(from).copied().unwrap_or_default();
+            let Some(slot) = out.get_mut(written) else {
+                return written;
+            };
+            *slot = byte;
+            (from, written) = (from + 1, written + 1);
+        }
+    }
+    written
+}
+
+/// A length that starts in four bits of a token and goes on, when they are all set, in bytes.
+fn lz4_len(bits: u8, input: &mut impl Iterator<Item = u8>) -> usize {
+    let mut len = usize::from(bits);
+    if bits == 15 {
+        for byte in input {
+            len = len.saturating_add(usize::from(byte));
+            if byte != u8::MAX {
+                break;
+            }
+        }
+    }
+    len
+}
+
+/// Appends one record to `out`.
 ///
 /// # Errors
 /// As there.
@@ -286,6 +336,41 @@ mod tests {
             let mut out = vec![0; usize::try_from(len.unwrap()).unwrap()];
             decode_lz4(&stored[4..], &mut out).unwrap();
             assert_eq!(out, payload);
+        }
+    }
+
+    #[test]
+    fn the_start_of_a_block_is_the_start_of_its_payload() {
+        let mixed: Vec<u8> = (0..100_000_u32)
+            .map(|n| u8::try_from((n.wrapping_mul(n) / 7 + n % 13) % 251).unwrap())
+            .collect();
+        for payload in [
+            &b""[..],
+            b"a",
+            &[7; 100_000],
+            b"abcabcabcabcabcabcabc",
+            &mixed,
+        ] {
+            let mut record = Vec::new();
+            encode_record(b"", payload, Compression::Lz4, &mut record).unwrap();
+            let block = &record[12..];
+            for len in [0, 1, 3, 20, 512, 70_000] {
+                let mut out = vec![0; len];
+                let n = lz4_start(block, &mut out);
+                assert_eq!(n, len.min(payload.len()));
+                assert_eq!(out[..n], payload[..n]);
+                let cut = lz4_start(&block[..block.len() / 2], &mut out);
+                assert_eq!(out[..cut], payload[..cut]);
+            }
+        }
+        let mut out = [0; 40];
+        for bad in [
+            &b"\x10A\0\0PBBBBB"[..],
+            b"\x10A\x09\0PBBBBB",
+            b"\xff",
+            b"\x0f\x01",
+        ] {
+            assert!(lz4_start(bad, &mut out) <= 1, "{bad:?}");
         }
     }
 

@@ -74,6 +74,18 @@ fn send_attr(answer: Result<Attr, Errno>, reply: ReplyAttr) {
     }
 }
 
+/// Size zero asks how much room is needed.
+fn send_xattr(answer: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
+    match answer {
+        Ok(value) => match u32::try_from(value.len()) {
+            Ok(len) if size == 0 => reply.size(len),
+            Ok(len) if len <= size => reply.data(&value),
+            _ => reply.error(Errno::ERANGE),
+        },
+        Err(errno) => reply.error(errno),
+    }
+}
+
 impl Filesystem for Adapter {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         for capability in CAPABILITIES {
@@ -220,8 +232,22 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut buffer = BUFFER.take();
         let size = usize::try_from(size).unwrap_or(0);
+        if self.vfs.reads_slowly(ino) {
+            self.vfs.note(Kind::Read);
+            let read = move |vfs: &Arc<Vfs>| {
+                let mut buffer = vec![0; size];
+                let len = vfs.read(Ino(ino.0), offset, &mut buffer)?;
+                buffer.truncate(len);
+                Ok(buffer)
+            };
+            let send = move |answer: Result<Vec<u8>, Errno>| match answer {
+                Ok(bytes) => reply.data(&bytes),
+                Err(errno) => reply.error(errno),
+            };
+            return self.vfs.answer_later(Kind::Read, ino, read, send);
+        }
+        let mut buffer = BUFFER.take();
         if buffer.len() < size {
             buffer.resize(size, 0);
         }
@@ -259,11 +285,11 @@ impl Filesystem for Adapter {
         {
             Ok(Written::All) => reply.written(taken),
             Ok(Written::Later(work)) => {
-                self.vfs
-                    .answer_later(ino, work, move |answer| match answer {
-                        Ok(()) => reply.written(taken),
-                        Err(errno) => reply.error(errno),
-                    })
+                let send = move |answer| match answer {
+                    Ok(()) => reply.written(taken),
+                    Err(errno) => reply.error(errno),
+                };
+                self.vfs.answer_later(Kind::Write, ino, |_| work(), send);
             }
             Err(errno) => reply.error(errno),
         }
@@ -387,12 +413,18 @@ impl Filesystem for Adapter {
         reply.error(self.read_only());
     }
 
-    fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
-        reply.error(self.not_offered(Kind::Xattr));
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let answer = self
+            .vfs
+            .answer(Kind::Xattr, ino, |vfs| vfs.getxattr(Ino(ino.0), name));
+        send_xattr(answer, size, reply);
     }
 
-    fn listxattr(&self, _: &Request, _: INodeNo, _: u32, reply: ReplyXattr) {
-        reply.error(self.not_offered(Kind::Xattr));
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let answer = self
+            .vfs
+            .answer(Kind::Xattr, ino, |vfs| vfs.listxattr(Ino(ino.0)));
+        send_xattr(answer, size, reply);
     }
 
     fn removexattr(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {

@@ -45,6 +45,8 @@ fn errno(error: &VfsError) -> Errno {
         VfsError::NotASymlink | VfsError::BadControlWord => Errno::EINVAL,
         VfsError::ReadOnly => Errno::EROFS,
         VfsError::Busy => Errno::EBUSY,
+        VfsError::NoAttribute => Errno::ENODATA,
+        VfsError::Unsupported => Errno::ENOSYS,
         VfsError::Damaged(_) => Errno::EIO,
         VfsError::Migration(cause) => cause.errno.map_or(Errno::EIO, Errno::from_i32),
         VfsError::Stale => Errno::from_i32(Os::STALE.raw_os_error()),

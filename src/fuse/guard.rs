@@ -8,13 +8,10 @@ use std::thread;
 use fuser::{Errno, INodeNo};
 
 use super::errno::{Call, report};
-use crate::vfs::{Request, Vfs, VfsError};
+use crate::vfs::{Ino, Request, Vfs, VfsError};
 
 /// A [`Vfs`] behind a panic guard.
 pub(super) struct Guarded(Arc<Vfs>);
-
-/// Work that a request asked for, to be done before it is answered.
-type Work = Box<dyn FnOnce() -> Result<(), VfsError> + Send>;
 
 impl Guarded {
     pub(super) fn new(vfs: Arc<Vfs>) -> Self {
@@ -40,23 +37,30 @@ impl Guarded {
 
     /// Runs work that takes its time on a thread of its own, and then sends the reply, so that the
     /// event threads go on with other requests.
-    pub(super) fn answer_later(
+    pub(super) fn answer_later<T>(
         &self,
+        request: Request,
         ino: INodeNo,
-        work: Work,
-        reply: impl FnOnce(Result<(), Errno>) + Send + 'static,
+        work: impl FnOnce(&Arc<Vfs>) -> Result<T, VfsError> + Send + 'static,
+        reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
         let vfs = Arc::clone(&self.0);
-        let call = Call {
-            request: Request::Write,
-            ino,
-        };
-        let worker = thread::Builder::new().name("control".to_owned());
-        let started = worker.spawn(move || reply(guarded(&vfs, call, work)));
+        let call = Call { request, ino };
+        let worker = thread::Builder::new().name("slow".to_owned());
+        let started = worker.spawn(move || reply(guarded(&vfs, call, || work(&vfs))));
         if let Err(error) = started {
             // The reply was dropped with the closure, which answers EIO.
             log::error!("{call}: cannot start a thread: {error}");
         }
+    }
+
+    /// Whether a read is better answered later.
+    pub(super) fn reads_slowly(&self, ino: INodeNo) -> bool {
+        let call = Call {
+            request: Request::Read,
+            ino,
+        };
+        guarded(&self.0, call, || Ok(self.0.reads_slowly(Ino(ino.0)))).unwrap_or(false)
     }
 }
 

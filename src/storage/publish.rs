@@ -115,12 +115,20 @@ pub fn sync_dir(dir: &Path) -> Result<()> {
         .map_err(|source| Error::io(dir, "sync the folder", source))
 }
 
+/// Creates folder `dir`, which must not exist.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn create_dir(dir: &Path) -> Result<()> {
+    fs::create_dir(dir).map_err(|source| Error::io(dir, "create the folder", source))
+}
+
 /// Creates folder `dir`, which must not exist, and makes its name durable.
 ///
 /// # Errors
 /// [`Error::Io`].
 pub fn create_dir_synced(dir: &Path) -> Result<()> {
-    fs::create_dir(dir).map_err(|source| Error::io(dir, "create the folder", source))?;
+    create_dir(dir)?;
     match parent_of(dir) {
         Some(parent) => sync_dir(parent),
         None => Ok(()),

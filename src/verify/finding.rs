@@ -248,7 +248,7 @@ impl Subject<'_> {
                 &format!("a sample below {count}"),
                 sample.to_string(),
             ),
-            other @ Error::Several(_) => with(
+            other @ (Error::Several(_) | Error::View { .. }) => with(
                 damage(Kind::Refused, self.dir.to_path_buf()),
                 "a good cache",
                 other.chain(),

@@ -36,6 +36,22 @@ impl Permissions {
         }
     }
 
+    /// Those of something that shows what both show: whoever may not read one of them may not read
+    /// it. What has different owners belongs to whoever mounted, and is for others what the lesser
+    /// of both is for others.
+    pub(super) fn shared(self, other: Self, options: &VfsOptions) -> Self {
+        let file = self.file & other.file;
+        if (self.uid, self.gid) == (other.uid, other.gid) {
+            return Self { file, ..self };
+        }
+        let others = file & 0o004;
+        Self {
+            uid: options.uid,
+            gid: options.gid,
+            file: (file & 0o400) | (others << 3) | others,
+        }
+    }
+
     /// Bits of a folder that whoever may read the files may list and enter.
     pub(super) fn dir(self) -> u16 {
         self.file | (self.file >> 2)

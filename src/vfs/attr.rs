@@ -134,6 +134,10 @@ pub enum VfsError {
     Damaged(Arc<Error>),
     /// A migration failed; it knows the errno that stopped it.
     Migration(Arc<ManifestUpdateError>),
+    /// The node has no extended attribute of this name.
+    NoAttribute,
+    /// The mount does not do this; it need not be asked again.
+    Unsupported,
     /// A virtual file was replaced since it was looked up.
     Stale,
 }

@@ -105,6 +105,7 @@ pub struct Counters {
     requests: [Counter; Request::ALL.len()],
     bytes_read: Counter,
     payloads_decoded: Counter,
+    names_made: Counter,
     panics: Counter,
 }
 
@@ -142,6 +143,16 @@ impl Counters {
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_names(&self, names: u64) {
+        self.names_made.0.fetch_add(names, Ordering::Relaxed);
+    }
+
+    /// Names of files in views made of metadata.
+    #[must_use]
+    pub fn names_made(&self) -> u64 {
+        self.names_made.0.load(Ordering::Relaxed)
     }
 
     pub(super) fn note_decoded(&self) {

@@ -1,11 +1,12 @@
 //! Nodes and their inode numbers: a fixed function both ways, never a table.
 //!
 //! ```text
-//! bit 63  62        61 .......... 40   39 .................. 0
-//!      0   snapshot  cache slot + 1     node inside the cache
+//! bit 63  62        61    60 .......... 40   39 .................. 0
+//!      0   snapshot  view  cache slot + 1     node inside the cache
+//!                          view number        node inside the view
 //! ```
 //!
-//! Numbers below 2^40 are the nodes that every mount has. Snapshots of changing files are numbered
+//! Files of views are the samples' own nodes; only folders have numbers there. Numbers below 2^40 are the nodes that every mount has. Snapshots of changing files are numbered
 //! in the order in which they were taken. A cache's slot is its position in the list, so that a
 //! mount of the same list gives the same numbers.
 
@@ -19,12 +20,17 @@ impl Ino {
 }
 
 /// Positions of caches that have a number of their own.
-pub(super) const MAX_SLOTS: u64 = (1 << 22) - 1;
+pub(super) const MAX_SLOTS: u64 = (1 << 21) - 1;
+/// Views that have a number of their own.
+pub(super) const MAX_VIEWS: usize = 1 << 21;
 /// Samples of one cache that have a number of their own.
 pub(super) const MAX_SAMPLES: u64 = (1 << SLOT_SHIFT) - FIRST_SAMPLE;
 
 const SLOT_SHIFT: u32 = 40;
 const SNAPSHOT: u64 = 1 << 62;
+const VIEW: u64 = 1 << 61;
+/// Number of a view's first folder inside the view; 0 is its own file.
+const FIRST_FOLDER: u64 = 1;
 /// Numbers of the first control file and of the first sample inside a cache.
 const FIRST_CONTROL: u64 = 32;
 const FIRST_SAMPLE: u64 = 16;
@@ -63,6 +69,14 @@ pub(super) enum Node {
     ByName,
     /// `/.control`
     Control,
+    /// `/views`
+    Views,
+    /// `/metadata.arrow`
+    JoinedTable,
+    /// Folder number n of view number v; 0 is `/views/<name>`
+    ViewDir(u32, u32),
+    /// `/views/<name>/metadata.jsonl`
+    ViewLines(u32),
     /// `/.control/<file>`, as the folder lists it
     ControlFile(ControlFile),
     /// `/.control/migrate` while a migration runs. A node of its own, because the kernel lets one
@@ -96,6 +110,12 @@ impl Node {
             Self::ByName => 4,
             Self::Control => 5,
             Self::Migrating => 6,
+            Self::Views => 7,
+            Self::JoinedTable => 8,
+            Self::ViewDir(view, folder) => {
+                VIEW | u64::from(view) << SLOT_SHIFT | (FIRST_FOLDER + u64::from(folder))
+            }
+            Self::ViewLines(view) => VIEW | u64::from(view) << SLOT_SHIFT,
             Self::ControlFile(file) => {
                 let n = ControlFile::ALL.iter().position(|other| *other == file);
                 FIRST_CONTROL + n.unwrap_or(0) as u64
@@ -117,6 +137,13 @@ impl Node {
             return Some(Self::Snapshot(ino.0 & !SNAPSHOT));
         }
         let inside = ino.0 & ((1 << SLOT_SHIFT) - 1);
+        if ino.0 & VIEW != 0 {
+            let view = u32::try_from((ino.0 & !VIEW) >> SLOT_SHIFT).ok()?;
+            return Some(match inside.checked_sub(FIRST_FOLDER) {
+                None => Self::ViewLines(view),
+                Some(folder) => Self::ViewDir(view, u32::try_from(folder).ok()?),
+            });
+        }
         let Some(slot) = (ino.0 >> SLOT_SHIFT).checked_sub(1) else {
             return Some(match inside {
                 1 => Self::Root,
@@ -125,6 +152,8 @@ impl Node {
                 4 => Self::ByName,
                 5 => Self::Control,
                 6 => Self::Migrating,
+                7 => Self::Views,
+                8 => Self::JoinedTable,
                 n => {
                     let n = usize::try_from(n.checked_sub(FIRST_CONTROL)?).ok()?;
                     Self::ControlFile(*ControlFile::ALL.get(n)?)
@@ -156,6 +185,12 @@ mod tests {
             Node::ByName,
             Node::Control,
             Node::Migrating,
+            Node::Views,
+            Node::JoinedTable,
+            Node::ViewDir(0, 0),
+            Node::ViewDir((1 << 21) - 1, u32::MAX),
+            Node::ViewLines(0),
+            Node::ViewLines((1 << 21) - 1),
             Node::Snapshot(0),
             Node::Snapshot(1 << 50),
         ];
@@ -178,7 +213,7 @@ mod tests {
             assert!(seen.insert(node.ino()), "{node:?}");
         }
         assert_eq!(Node::Root.ino(), Ino::ROOT);
-        for free in [0, 7, 99, (1 << SLOT_SHIFT) | 9] {
+        for free in [0, 9, 99, (1 << SLOT_SHIFT) | 9] {
             assert_eq!(Node::of(Ino(free)), None);
         }
     }

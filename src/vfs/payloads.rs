@@ -122,6 +122,14 @@ impl Payloads {
         self.shared.lock().held
     }
 
+    /// Whether the payload is here, decoded.
+    pub(super) fn has(&self, key: Key) -> bool {
+        matches!(
+            self.shared.lock().entries.get(&key),
+            Some(Entry::Ready { .. })
+        )
+    }
+
     /// The payload, once somebody has decoded it; or this thread's turn to do so.
     pub(super) fn find(&self, key: Key) -> Found<'_> {
         let mut state = self.shared.lock();

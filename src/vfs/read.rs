@@ -8,6 +8,7 @@ use super::{Ino, Mounted, Node, Vfs, VfsError};
 use crate::cache::Record;
 use crate::error::{Error, Result};
 use crate::format::record::Compression;
+use crate::storage::ScratchFile;
 
 /// A compressed payload up to this many bytes is decoded straight into the reply when it is asked
 /// for whole; a larger one, or one read in pieces, is kept decoded for the next piece.
@@ -53,6 +54,10 @@ impl Vfs {
                     log::error!("{}", error.chain());
                     VfsError::Damaged(Arc::new(error))
                 }),
+            Node::JoinedTable => read_scratch("/metadata.arrow", self.joined_table()?, offset, out),
+            Node::ViewLines(view) => {
+                read_scratch("metadata.jsonl", self.view_lines(view)?, offset, out)
+            }
             Node::Snapshot(number) => {
                 let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
                 Ok(copy_from(&snapshot.text, offset, out))
@@ -61,6 +66,24 @@ impl Vfs {
             Node::NameLink(_) => Err(VfsError::NotFound),
             _ => Err(VfsError::IsADirectory),
         }
+    }
+
+    /// Whether [`Vfs::read`] would take long: it has a large payload to decode, or to wait for, or a
+    /// file over many samples to make. Such a read should have a thread of its own, so that other
+    /// requests go on.
+    #[must_use]
+    pub fn reads_slowly(&self, ino: Ino) -> bool {
+        if self.is_unmade(ino) {
+            return true;
+        }
+        let Some(Node::Sample(slot, sample)) = Node::of(ino) else {
+            return false;
+        };
+        let Some(mounted) = self.at_slot(slot) else {
+            return false;
+        };
+        mounted.cache().decodes_slowly(sample).unwrap_or(false)
+            && !self.payloads.has((slot, sample))
     }
 
     fn read_sample(
@@ -149,6 +172,18 @@ fn not_decoded(error: PayloadError<Error>, record: &Record<'_>) -> Error {
             ),
         ),
     }
+}
+
+fn read_scratch(
+    what: &str,
+    file: &ScratchFile,
+    offset: u64,
+    out: &mut [u8],
+) -> Result<usize, VfsError> {
+    file.read_at(offset, out).map_err(|source| {
+        let action = format!("read its temporary file at offset {offset}");
+        VfsError::Damaged(Arc::new(Error::io(what, action, source)))
+    })
 }
 
 /// Copies what `bytes` has from `offset` on, as far as it fits.

@@ -46,10 +46,12 @@ impl Vfs {
             "pid": std::process::id(),
             "skipped": self.skipped,
             "caches": caches,
+            "views": self.views.status(),
             "counters": {
                 "requests": requests,
                 "bytes_read": self.counters.bytes_read(),
                 "payloads_decoded": self.counters.payloads_decoded(),
+                "names_made": self.counters.names_made(),
                 "panics": self.counters.panics(),
             },
             "cache_memory": {

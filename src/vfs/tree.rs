@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::access::Permissions;
-use super::names::{Decimal, NAME_MAX, escape_component, parse_decimal};
+use super::names::{Decimal, parse_decimal};
 use super::node::ControlFile;
 use super::snapshots::Snapshot;
 use super::{
@@ -15,13 +15,16 @@ use super::{
 };
 use crate::dataset::Entry;
 use crate::format::{MANIFEST_FILE, METADATA_FILE};
+use crate::view::{NAME_MAX, escape_component};
 
-/// The folders of the root, in listing order.
-const ROOT_ENTRIES: [(&str, Node); 4] = [
-    (".control", Node::Control),
-    ("by-name", Node::ByName),
-    ("caches", Node::Caches),
-    ("samples", Node::Samples),
+/// What is in the root, in listing order.
+const ROOT_ENTRIES: [(&str, Node, FileKind); 6] = [
+    (".control", Node::Control, FileKind::Directory),
+    ("by-name", Node::ByName, FileKind::Directory),
+    ("caches", Node::Caches, FileKind::Directory),
+    (METADATA_FILE, Node::JoinedTable, FileKind::File),
+    ("samples", Node::Samples, FileKind::Directory),
+    ("views", Node::Views, FileKind::Directory),
 ];
 /// Bytes per block in statfs.
 const BLOCK_SIZE: u32 = 4096;
@@ -39,8 +42,8 @@ impl Vfs {
         let node = match self.node(parent)? {
             Node::Root => ROOT_ENTRIES
                 .iter()
-                .find(|(entry, _)| name == *entry)
-                .map(|(_, node)| *node),
+                .find(|(entry, ..)| name == *entry)
+                .map(|(_, node, _)| *node),
             Node::Samples => self.by_decimal(name).map(|m| Node::SampleDir(m.slot())),
             Node::Caches => self.by_decimal(name).map(|m| Node::CacheDir(m.slot())),
             Node::ByName => name
@@ -63,9 +66,16 @@ impl Vfs {
             Node::CacheDir(slot) if name == MANIFEST_FILE => Some(self.manifest_node(slot)?),
             Node::CacheDir(slot) if name == METADATA_FILE => Some(Node::Metadata(slot)),
             Node::CacheDir(_) => None,
+            Node::Views => self.find_view(name),
+            Node::ViewDir(view, folder) => self.find_in_view(view, folder, name)?,
             _ => return Err(VfsError::NotADirectory),
         };
-        self.attr(node.ok_or(VfsError::NotFound)?)
+        let node = node.ok_or(VfsError::NotFound)?;
+        if let Node::Sample(slot, sample) = node {
+            // Whoever looks a sample up by name mostly reads it next.
+            self.mounted(slot)?.cache().read_ahead(sample);
+        }
+        self.attr(node)
     }
 
     /// Attributes of a node.
@@ -77,14 +87,19 @@ impl Vfs {
         self.attr(self.node(ino)?)
     }
 
-    /// Attributes for an entry that a listing gave. An entry whose attributes cannot be known gets
-    /// some that hold for no time at all, so that whoever needs them asks and hears why.
+    /// Attributes for an entry that a listing gave. An entry whose attributes cannot be known, or
+    /// only by making a file that nobody has asked for, gets some that hold for no time at all, so
+    /// that whoever needs them asks, and hears why they cannot be known.
     #[must_use]
     pub fn entry_attr(&self, ino: Ino) -> Attr {
-        self.getattr(ino).unwrap_or_else(|_| Attr {
+        let unknown = || Attr {
             ttl: Ttl::Never,
             ..self.plain(ino, FileKind::File, 0, SystemTime::UNIX_EPOCH)
-        })
+        };
+        if self.is_unmade(ino) {
+            return unknown();
+        }
+        self.getattr(ino).unwrap_or_else(|_| unknown())
     }
 
     /// Whether nothing ever appears in or leaves the folder `ino`, so that the absence of a name
@@ -166,6 +181,9 @@ impl Vfs {
         sink: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<(), VfsError> {
         let folder = self.node(ino)?;
+        if let Node::ViewDir(view, folder) = folder {
+            return self.read_view_dir(view, folder, offset, sink);
+        }
         let parent = match folder {
             Node::SampleDir(_) => Node::Samples,
             Node::CacheDir(_) => Node::Caches,
@@ -201,6 +219,7 @@ impl Vfs {
             Node::Root => ROOT_ENTRIES.len() as u64,
             Node::Samples | Node::Caches | Node::ByName => self.caches.len() as u64,
             Node::Control => ControlFile::ALL.len() as u64,
+            Node::Views => self.view_count(),
             Node::SampleDir(slot) => self.mounted(slot)?.cache().sample_count(),
             Node::CacheDir(slot) => self.mounted(slot).map(|_| 2)?,
             _ => return Err(VfsError::NotADirectory),
@@ -217,8 +236,8 @@ impl Vfs {
         let at = usize::try_from(n).ok()?;
         Some(match folder {
             Node::Root => {
-                let (name, node) = ROOT_ENTRIES.get(at)?;
-                (*node, FileKind::Directory, OsStr::new(name))
+                let (name, node, kind) = ROOT_ENTRIES.get(at)?;
+                (*node, *kind, OsStr::new(name))
             }
             Node::Samples => {
                 let entry = &self.caches.get(at)?;
@@ -234,6 +253,10 @@ impl Vfs {
                 let mounted = self.caches.get(at)?;
                 let name = OsStr::new(mounted.link.as_deref()?);
                 (Node::NameLink(mounted.slot()), FileKind::Symlink, name)
+            }
+            Node::Views => {
+                let (node, name) = self.view_entry(at)?;
+                (node, FileKind::Directory, name)
             }
             Node::Control => {
                 let file = *ControlFile::ALL.get(at)?;
@@ -266,7 +289,14 @@ impl Vfs {
             })
         };
         match node {
-            Node::Root => folder(4, self.newest),
+            Node::Root => folder(5, self.newest),
+            Node::Views => {
+                let views = u32::try_from(self.view_count()).unwrap_or(u32::MAX - 2);
+                folder(views, self.newest)
+            }
+            Node::ViewDir(view, folder) => self.view_dir_attr(view, folder),
+            Node::ViewLines(view) => self.view_lines_attr(view),
+            Node::JoinedTable => self.joined_attr(),
             Node::Samples | Node::Caches => folder(caches, self.newest),
             Node::ByName => folder(0, self.newest),
             Node::Control => folder(0, self.started),
@@ -296,7 +326,13 @@ impl Vfs {
                     .cache()
                     .payload_len(sample)
                     .map_err(|error| self.damaged(slot, sample, error))?;
-                Ok(self.of_cache(ino, mounted, FileKind::File, size))
+                let attr = self.of_cache(ino, mounted, FileKind::File, size);
+                let links = self.by_slot.get(&slot);
+                let links = links.map_or(0, |cache| self.views.links(*cache, sample));
+                Ok(Attr {
+                    nlink: 1 + links,
+                    ..attr
+                })
             }
             Node::Manifest(slot) => {
                 let mounted = self.mounted(slot)?;
@@ -371,7 +407,7 @@ impl Vfs {
     }
 
     /// Attributes of a node that belongs to no cache.
-    fn plain(&self, ino: Ino, kind: FileKind, size: u64, mtime: SystemTime) -> Attr {
+    pub(super) fn plain(&self, ino: Ino, kind: FileKind, size: u64, mtime: SystemTime) -> Attr {
         Attr {
             ino,
             size,

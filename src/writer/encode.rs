@@ -114,6 +114,23 @@ impl Encoder {
         &self.fields
     }
 
+    /// Whether a payload of `len` bytes can be stored, so that it need not be read to find out.
+    ///
+    /// # Errors
+    /// A [`Refusal`] for an lz4 payload of 4 GiB or more.
+    pub fn check_len(&self, len: u64) -> Result<(), Refusal> {
+        if self.compression == Compression::None || u32::try_from(len).is_ok() {
+            return Ok(());
+        }
+        Err(Refusal {
+            field: None,
+            reason: format!(
+                "expected an lz4 payload below 4 GiB, found {len} bytes (uncompressed caches have \
+                 no such limit)"
+            ),
+        })
+    }
+
     /// Appends a sample with the metadata `values` (in schema order) to `batch`, which is left as
     /// it was on an error.
     ///

@@ -9,10 +9,11 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use super::encode::Lengths;
+use super::queue::ByteQueue;
 use crate::error::{Error, Result};
 use crate::format::digest::Hasher;
 use crate::format::index::IndexRow;
@@ -21,8 +22,8 @@ use crate::format::record::Compression;
 use crate::format::shard_file_name;
 use crate::storage::StagedFile;
 
-/// Pieces that may wait for a hashing thread: enough to keep it busy, few enough for memory.
-const WAITING_PIECES: usize = 8;
+/// Bytes that may wait for a hashing thread: enough to keep it busy.
+const WAITING_BYTES: usize = 16 << 20;
 /// More hashing threads than this cannot be fed by one writing thread.
 const MOST_THREADS: usize = 4;
 
@@ -166,7 +167,7 @@ type Sealed = Result<(u64, ShardEntry)>;
 
 /// Threads that take turns at shards: hash what was written, then sync the file.
 struct Sealer {
-    threads: Vec<(SyncSender<Job>, JoinHandle<()>)>,
+    threads: Vec<(Arc<ByteQueue<Job>>, JoinHandle<()>)>,
     most: u64,
     report: Sender<Sealed>,
     reports: Receiver<Sealed>,
@@ -194,15 +195,22 @@ impl Sealer {
         }
         let turn = usize::try_from(number % self.most).unwrap_or(0);
         while self.threads.len() <= turn {
-            let (sender, jobs) = sync_channel(WAITING_PIECES);
-            let report = self.report.clone();
+            let jobs = Arc::new(ByteQueue::new(WAITING_BYTES));
+            let (taken, report) = (Arc::clone(&jobs), self.report.clone());
             let thread = std::thread::Builder::new()
                 .name("hash".to_owned())
-                .spawn(move || run(&jobs, &report))
+                .spawn(move || run(&taken, &report))
                 .map_err(|source| Error::io("", "start a thread", source))?;
-            self.threads.push((sender, thread));
+            self.threads.push((jobs, thread));
         }
-        let sent = self.threads.get(turn).map(|(jobs, _)| jobs.send(job));
+        let bytes = match &job {
+            Job::Hash { range, .. } => range.len(),
+            Job::Seal { .. } => 0,
+        };
+        let sent = self
+            .threads
+            .get(turn)
+            .map(|(jobs, _)| jobs.push(job, bytes));
         match sent {
             Some(Ok(())) => Ok(()),
             _ => Err(Error::refused("", "a hashing thread ended early")),
@@ -211,7 +219,7 @@ impl Sealer {
 
     fn stop(&mut self) {
         for (jobs, thread) in self.threads.drain(..) {
-            drop(jobs);
+            jobs.close();
             // A panic there leaves its shard without a report, which `finish` notices.
             let _ = thread.join();
         }
@@ -237,9 +245,10 @@ impl Drop for Sealer {
     }
 }
 
-fn run(jobs: &Receiver<Job>, report: &Sender<Sealed>) {
+fn run(jobs: &ByteQueue<Job>, report: &Sender<Sealed>) {
+    let _end = Abandon(jobs);
     let mut hasher = Hasher::new();
-    for job in jobs {
+    while let Some(job) = jobs.pop() {
         match job {
             Job::Hash { bytes, range } => hasher.update(bytes.get(range).unwrap_or_default()),
             Job::Seal {
@@ -263,5 +272,14 @@ fn run(jobs: &Receiver<Job>, report: &Sender<Sealed>) {
                 let _ = report.send(file.commit().map(|()| (number, entry)));
             }
         }
+    }
+}
+
+/// Lets nobody wait for a thread that has ended.
+struct Abandon<'a>(&'a ByteQueue<Job>);
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        self.0.abandon();
     }
 }

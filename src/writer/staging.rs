@@ -54,7 +54,7 @@ impl Staging {
             lock: None,
             published: false,
         };
-        storage::create_dir_synced(&staging.dir)?;
+        storage::create_dir(&staging.dir)?;
         staging.lock = DirLock::try_take(&staging.dir)?;
         Ok(staging)
     }
@@ -67,9 +67,9 @@ impl Staging {
         &self.target
     }
 
-    /// Gives the folder its name, which must still be free, and makes that durable.
+    /// Gives the folder, in which all is durable, its name, which must still be free, and makes
+    /// that durable too.
     pub(super) fn publish(mut self) -> Result<PathBuf> {
-        storage::sync_dir(&self.dir)?;
         let renamed = storage::rename_dir_synced(&self.dir, &self.target);
         // The rename may have succeeded although syncing the parent failed.
         self.published = renamed.is_ok() || !storage::exists(&self.dir);

@@ -22,7 +22,7 @@ fn metadata_is_matched_by_name() {
         [Value::Int(1), Value::Bool(true)]
     );
     let refused = |metadata: &[_]| in_order(&fields, metadata).unwrap_err().field.unwrap();
-    assert_eq!(refused(&[a.clone()]), "b");
+    assert_eq!(refused(std::slice::from_ref(&a)), "b");
     assert_eq!(refused(&[a.clone(), a.clone(), b.clone()]), "a");
     assert_eq!(refused(&[a, b, pair("c", Value::Int(1))]), "c");
 }

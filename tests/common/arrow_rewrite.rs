@@ -42,7 +42,13 @@ pub fn rewrite(bytes: &[u8], how: &str) -> Vec<u8> {
         "drop_last_row" => file(&[batch.slice(0, rows - 1)], None),
         "lz4_compressed" => file(&[batch], Some(CompressionType::LZ4_FRAME)),
         "zstd_compressed" => file(&[batch], Some(CompressionType::ZSTD)),
-        "dictionary" => with_arrows_own_writer(&each(&batch, dictionary)),
+        "dictionary" => {
+            with_arrows_own_writer(&each(&batch, dictionary), IpcWriteOptions::default())
+        }
+        "legacy" => with_arrows_own_writer(
+            &batch,
+            IpcWriteOptions::try_new(8, true, MetadataVersion::V4).unwrap(),
+        ),
         "stream" => {
             let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
             writer.write(&batch).unwrap();
@@ -155,8 +161,9 @@ fn split(batch: &RecordBatch, pieces: usize) -> Vec<RecordBatch> {
     pieces.map(|w| batch.slice(w[0], w[1] - w[0])).collect()
 }
 
-fn with_arrows_own_writer(batch: &RecordBatch) -> Vec<u8> {
-    let mut writer = FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+fn with_arrows_own_writer(batch: &RecordBatch, options: IpcWriteOptions) -> Vec<u8> {
+    let mut writer =
+        FileWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
     writer.write(batch).unwrap();
     writer.finish().unwrap();
     writer.into_inner().unwrap()

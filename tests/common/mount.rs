@@ -32,7 +32,7 @@ impl Tiny {
     /// Makes the cache inside `folder`.
     pub fn make(folder: &Path) -> Self {
         let cache = folder.join("cache");
-        Fixture::new()
+        let _ = Fixture::new()
             .v2()
             .payloads([b"hello\n", b"other\n"])
             .write(&cache);
@@ -105,16 +105,17 @@ pub fn as_user(folder: &Path, program: &str) -> Command {
         &USER.to_string(),
         "--clear-groups",
     ]);
-    if program == "datasetrt-mount" {
+    let built = match program {
+        "datasetrt-mount" => Some(env!("CARGO_BIN_EXE_datasetrt-mount")),
+        "datasetrt" => Some(env!("CARGO_BIN_EXE_datasetrt")),
+        _ => None,
+    };
+    if let Some(built) = built {
         let copy = folder.join(program);
         if !copy.exists() {
             // Not by this process: a program started meanwhile by another thread would hold the
             // copy open for writing, and it could not be run.
-            let copied = Command::new("cp")
-                .arg(env!("CARGO_BIN_EXE_datasetrt-mount"))
-                .arg(&copy)
-                .status()
-                .unwrap();
+            let copied = Command::new("cp").arg(built).arg(&copy).status().unwrap();
             assert!(copied.success());
             fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
         }

@@ -1,6 +1,8 @@
 //! A cache on disk and everything one can do to its files.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use datasetrt::cache::Cache;
@@ -93,9 +95,21 @@ impl TestCache {
         fs::read(self.path(file)).unwrap_or_else(|e| panic!("{file}: {e}"))
     }
 
-    /// Replaces a file's bytes.
+    /// Replaces a file's bytes, in place: a file that is first cut to nothing and then written is
+    /// forced to disk by some file systems, which is slow ten thousand times over.
     pub fn put(&self, file: &str, bytes: impl AsRef<[u8]>) {
-        fs::write(self.path(file), bytes).unwrap_or_else(|e| panic!("{file}: {e}"));
+        let bytes = bytes.as_ref();
+        let write = || {
+            let mut options = OpenOptions::new();
+            let file = options
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(self.path(file))?;
+            file.write_all_at(bytes, 0)?;
+            file.set_len(bytes.len() as u64)
+        };
+        write().unwrap_or_else(|e: io::Error| panic!("{file}: {e}"));
     }
 
     /// Changes a file's bytes.

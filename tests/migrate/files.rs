@@ -1,4 +1,4 @@
-//! What the tests look at: the files of caches, and the ids of lists.
+//! The caches that the tests migrate, and what they look at: files, and the ids of lists.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,6 +9,30 @@ use std::time::SystemTime;
 use datasetrt::dataset::Dataset;
 use datasetrt::format::manifest::{FormatVersion, Manifest};
 use datasetrt::migrate::{ManifestStatus, ManifestUpdateEntry};
+
+use crate::common::fixture::Fixture;
+use crate::common::payload;
+
+/// A small cache of format 2, `folder/name`.
+pub(crate) fn v2_cache(folder: &Path, name: &str) -> PathBuf {
+    let dir = folder.join(name);
+    let _ = Fixture::tiny().name(name).v2().write(&dir);
+    dir
+}
+
+/// The same in format 3, with the identity that its name gives.
+pub(crate) fn v3_cache(folder: &Path, name: &str) -> PathBuf {
+    let dir = folder.join(name);
+    let _ = Fixture::tiny().name(name).v3().write(&dir);
+    dir
+}
+
+/// `count` caches of format 2 in `folder`, in the order of their names.
+pub(crate) fn v2_caches(folder: &Path, count: usize) -> Vec<PathBuf> {
+    (0..count)
+        .map(|n| v2_cache(folder, &format!("{n:04}")))
+        .collect()
+}
 
 pub(crate) fn manifest_path(cache: &Path) -> PathBuf {
     cache.join("manifest.json")
@@ -84,11 +108,8 @@ pub(crate) fn payloads(dataset: &Dataset) -> BTreeMap<(u64, u64), Vec<u8>> {
     let mut payloads = BTreeMap::new();
     for entry in dataset.entries() {
         for sample in 0..entry.cache.sample_count() {
-            let payload = entry.cache.with_record(sample, u64::MAX, |record| {
-                let mut out = vec![0; usize::try_from(record.decoded_len()).unwrap()];
-                record.decode(&mut out).map(|()| out)
-            });
-            payloads.insert((entry.cache_id, sample), payload.unwrap().unwrap());
+            let payload = payload(&entry.cache, sample).unwrap();
+            payloads.insert((entry.cache_id, sample), payload);
         }
     }
     payloads

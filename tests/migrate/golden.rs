@@ -1,28 +1,15 @@
 //! Against what the reference wrote.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::common::golden::{copy_cache, dir};
 use crate::files::*;
-use crate::v2::copy_cache;
-
-/// The golden data, or a loud word on their absence.
-fn golden() -> Option<PathBuf> {
-    let folder = std::env::var_os("DATASETRT_GOLDEN").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/golden"),
-        PathBuf::from,
-    );
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    eprintln!("SKIPPED: GOLDEN DATA ABSENT at {}", folder.display());
-    None
-}
 
 /// Migrates copies of golden caches as one list and gives the new manifests.
-fn migrated(golden: &std::path::Path, names: &[&str]) -> Vec<Vec<u8>> {
+fn migrated(golden: &Path, names: &[&str]) -> Vec<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let list: Vec<PathBuf> = names
         .iter()
@@ -45,7 +32,7 @@ fn migrated(golden: &std::path::Path, names: &[&str]) -> Vec<Vec<u8>> {
 
 #[test]
 fn manifests_of_the_references_layout_become_what_the_reference_writes() {
-    let Some(golden) = golden() else { return };
+    let Some(golden) = dir() else { return };
     let names = ["v2-plain", "v2-lz4", "v2-before-migration"];
     for (ours, name) in migrated(&golden, &names).iter().zip(names) {
         let theirs = golden.join(format!("migration-manifests/{name}.v3.json"));
@@ -58,7 +45,7 @@ fn manifests_of_the_references_layout_become_what_the_reference_writes() {
 
 #[test]
 fn extensions_that_the_reference_keeps_are_kept_too() {
-    let Some(golden) = golden() else { return };
+    let Some(golden) = dir() else { return };
     let ours = migrated(&golden, &["v2-plain", "v2-extensions"])
         .pop()
         .unwrap();
@@ -75,7 +62,7 @@ fn extensions_that_the_reference_keeps_are_kept_too() {
 
 #[test]
 fn every_golden_v2_cache_migrates() {
-    let Some(golden) = golden() else { return };
+    let Some(golden) = dir() else { return };
     let names = [
         "v2-unicode",
         "v2-odd-keys",

@@ -13,8 +13,8 @@ use datasetrt::migrate::{
 use datasetrt::storage::Step;
 use serde_json::Value;
 
+use crate::common::mount::skip;
 use crate::files::*;
-use crate::v2::*;
 
 use ManifestStatus::{Unchanged, Updated, WouldUpdate};
 
@@ -153,7 +153,7 @@ fn mode_and_owner_stay() {
     open(&list).update_manifests(3).unwrap();
     assert_eq!(list.iter().map(told).collect::<Vec<_>>(), before);
     if !root {
-        eprintln!("SKIPPED: that a foreign owner stays needs root");
+        skip("that a foreign owner stays takes root");
     }
 }
 

@@ -11,7 +11,6 @@ use datasetrt::storage::Step;
 use rustix::io::Errno;
 
 use crate::files::*;
-use crate::v2::*;
 
 use ManifestStatus::{Unchanged, Updated};
 

@@ -70,7 +70,10 @@ impl<'a> Counted<'a> {
         work();
         let end = self.look();
         end.iter()
-            .map(|(name, n)| (name.clone(), n - idle[name] - (idle[name] - start[name])))
+            .map(|(name, n)| {
+                let looking = idle[name] - start[name];
+                (name.clone(), (n - idle[name]).saturating_sub(looking))
+            })
             .filter(|(_, n)| *n > 0)
             .collect()
     }

@@ -133,7 +133,7 @@ fn no_shard_name_leads_out_of_the_shards_folder() {
         return;
     }
     if run(
-        &mut std::process::Command::new("strace").arg("-V"),
+        std::process::Command::new("strace").arg("-V"),
         Duration::from_secs(5),
     )
     .status

@@ -125,10 +125,10 @@ fn eight_processes_read_random_pieces_of_the_same_samples() {
     let [plain, packed] = caches();
     let (plain, packed) = (place.cache("plain", plain), place.cache("packed", packed));
     let live = place.mount(&[&plain, &packed]);
-    for n in 0..2 {
+    for (n, length) in LENGTHS.into_iter().take(2).enumerate() {
         let orders = (0..8_u64).map(|process| {
             let path = live.path(&format!("samples/{}/{n}", process % 2));
-            pieces(&path, LENGTHS[n], n as u64, 200, process + 7)
+            pieces(&path, length, n as u64, 200, process + 7)
         });
         Workers::start(orders).finish();
     }

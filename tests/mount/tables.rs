@@ -122,7 +122,8 @@ fn footers_that_ask_for_terabytes_are_refused_before_anything_is_set_aside() {
         .cache("whole", Fixture::tiny().v2())
         .read("metadata.arrow");
     let (block, end) = (first_block(&whole), whole.len() - 10);
-    let mut damages: Vec<(String, Box<dyn Fn(&mut Vec<u8>)>)> = vec![
+    type Damage = Box<dyn Fn(&mut Vec<u8>)>;
+    let mut damages: Vec<(String, Damage)> = vec![
         (
             "body".into(),
             Box::new(put(block + 16, &0x2_8000_0000_0240_i64.to_le_bytes())),

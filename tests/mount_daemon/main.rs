@@ -12,6 +12,7 @@ mod common;
 
 mod access;
 mod end;
+mod fstab;
 mod start;
 
 use std::ffi::OsStr;

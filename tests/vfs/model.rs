@@ -92,6 +92,10 @@ pub(crate) fn walk(vfs: &Vfs) -> (Model, BTreeMap<OsString, Attr>) {
             let mut at = path.clone();
             at.push("/");
             at.push(&entry.name);
+            // The tests of views have models of their own for these.
+            if at == "/views" || at == "/metadata.arrow" {
+                continue;
+            }
             let attr = vfs.lookup(folder, &entry.name).unwrap();
             let shown = show(vfs, attr, &at);
             assert_eq!(attr.kind, entry.kind, "{at:?}");

@@ -62,9 +62,43 @@ pub(super) struct Args {
     )]
     pub(super) validate_cache: Option<Validate>,
 
-    /// Memory for decoded samples, such as 64MiB
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size, help_heading = "Caches")]
-    pub(super) cache_memory: u64,
+    /// Most memory for decoded samples, such as 64MiB; a compressed sample that is read in pieces
+    /// must fit [default: a quarter of the memory of the machine or control group, at most 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caches")]
+    pub(super) cache_memory: Option<u64>,
+
+    /// Show samples under /views/NAME by a path template, such as
+    /// 'cats={label}/{sample_id:08}{ext} where label == "cat"'; may be given again (docs/views.md)
+    #[arg(long, value_name = "NAME=TEMPLATE", help_heading = "Views")]
+    pub(super) view: Vec<OsString>,
+
+    /// What to do with samples that a view would call the same
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value = "refuse",
+        help_heading = "Views"
+    )]
+    pub(super) on_collision: Collision,
+
+    /// Do not show the views that need no template (by-FIELD, path)
+    #[arg(long, help_heading = "Views")]
+    pub(super) no_auto_views: bool,
+
+    /// Whether each view has a metadata.jsonl
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value = "on",
+        help_heading = "Views"
+    )]
+    pub(super) view_metadata: Switch,
+
+    /// Answer extended attributes of samples (user.datasetrt.*); costs requests in `ls -l` and `cp -a`
+    #[arg(long, help_heading = "Views")]
+    pub(super) xattrs: bool,
 
     /// Stay in the foreground [default: return once the mount answers]
     #[arg(short, long, help_heading = "Mount")]
@@ -119,6 +153,24 @@ pub(super) struct Args {
     /// Set by `-o noexec` only: there is no reason to type it as a long option.
     #[arg(skip)]
     pub(super) noexec: bool,
+}
+
+/// What happens to samples that a view would call the same.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum Collision {
+    /// Refuse to mount, naming two of them
+    Refuse,
+    /// Put ~CACHE_ID-SAMPLE_ID before the extension
+    Suffix,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum Switch {
+    /// Yes
+    On,
+    /// No
+    Off,
 }
 
 /// When checksums are compared.

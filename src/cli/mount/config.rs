@@ -1,14 +1,18 @@
 //! What the command line means: absolute paths, the list of caches, resolved choices.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use super::args::{Args, Validate};
+use super::args::{Args, Collision, Switch, Validate};
+use super::memory::default_budget;
 use crate::cli::Verbosity;
 use crate::cli::cache_list::read_list;
 use crate::error::{Error, Result};
+use crate::view::{OnCollision, ViewSpec};
 
 /// One mount as asked for.
 #[derive(Clone, Debug)]
@@ -24,6 +28,16 @@ pub struct MountConfig {
     pub validate: Option<Validate>,
     /// Bytes for decoded samples.
     pub cache_memory: u64,
+    /// Views to show beside those that need no template.
+    pub views: Vec<ViewSpec>,
+    /// What happens to samples that a view would call the same.
+    pub on_collision: OnCollision,
+    /// Show the views that need no template.
+    pub auto_views: bool,
+    /// Show a metadata.jsonl in each view.
+    pub view_metadata: bool,
+    /// Answer extended attributes.
+    pub xattrs: bool,
     /// Stay in the foreground.
     pub foreground: bool,
     /// Let other users in.
@@ -80,7 +94,15 @@ impl MountConfig {
             mountpoint: absolute(&mountpoint).map_err(Wrong::Refused)?,
             skip_invalid: args.skip_invalid,
             validate: args.validate_cache,
-            cache_memory: args.cache_memory,
+            cache_memory: args.cache_memory.unwrap_or_else(default_budget),
+            views: parse_views(&args.view)?,
+            on_collision: match args.on_collision {
+                Collision::Refuse => OnCollision::Refuse,
+                Collision::Suffix => OnCollision::Suffix,
+            },
+            auto_views: !args.no_auto_views,
+            view_metadata: args.view_metadata == Switch::On,
+            xattrs: args.xattrs,
             foreground: args.foreground,
             allow_other: args.allow_other,
             noexec: args.noexec,
@@ -115,6 +137,17 @@ impl MountConfig {
         }
         Ok(())
     }
+}
+
+/// A template that cannot be read is wrong usage.
+fn parse_views(views: &[OsString]) -> std::result::Result<Vec<ViewSpec>, Wrong> {
+    let parse = |view: &OsString| {
+        ViewSpec::parse_bytes(view.as_bytes()).map_err(|error| {
+            let text = format!("--view {}: {error}", view.to_string_lossy());
+            Wrong::Usage(Args::command().error(ErrorKind::InvalidValue, text))
+        })
+    };
+    views.iter().map(parse).collect()
 }
 
 fn usage(text: &str) -> Wrong {

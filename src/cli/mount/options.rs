@@ -10,7 +10,7 @@ use super::args::Args;
 
 /// Words that fstab and mount(8) pass on and that change nothing here: the mount always is nosuid and
 /// nodev, has no access times, and holds nothing that changes.
-const IGNORED: [&str; 33] = [
+const IGNORED: [&str; 44] = [
     "rw",
     "ro",
     "defaults",
@@ -44,7 +44,22 @@ const IGNORED: [&str; 33] = [
     "iversion",
     "noiversion",
     "default_permissions",
+    // The rest: mount(8) passes them on too, and libfuse's programs take them.
+    "symfollow",
+    "nosymfollow",
+    "mand",
+    "nomand",
+    "silent",
+    "loud",
+    "sub",
+    "nosub",
+    "nonempty",
+    "big_writes",
+    "kernel_cache",
 ];
+
+/// Words with a value that are notes of mount(8) to itself.
+const IGNORED_WITH_VALUE: [&str; 4] = ["user", "uhelper", "helper", "comment"];
 
 /// Long options that make no sense inside `-o`.
 const NOT_HERE: [&str; 3] = ["help", "version", "background-half"];
@@ -89,8 +104,15 @@ fn meaning(word: &OsStr) -> Result<Word, clap::Error> {
     if IGNORED.contains(&name.as_ref()) && value.is_empty() {
         return Ok(Word::Ignored);
     }
-    if name.starts_with("x-") || name.starts_with("X-") || name == "comment" {
+    if name.starts_with("x-")
+        || name.starts_with("X-")
+        || IGNORED_WITH_VALUE.contains(&name.as_ref())
+    {
         return Ok(Word::Ignored);
+    }
+    if name == "remount" {
+        let text = "remount: the options of a mount cannot change; unmount it, then mount it again";
+        return Err(Args::command().error(ErrorKind::InvalidValue, text));
     }
     if name == "noexec" && value.is_empty() {
         return Ok(Word::NoExec);
@@ -108,12 +130,19 @@ fn meaning(word: &OsStr) -> Result<Word, clap::Error> {
     Ok(Word::Long(OsString::from_vec(typed)))
 }
 
-/// Splits at commas; a backslash before a comma or a backslash takes its meaning away.
+/// Splits at commas. A backslash before a comma or a backslash takes its meaning away, and so do
+/// quotes around a whole value, as in fstab: `log_file="/a,b"`.
 fn split(options: &OsStr) -> Vec<OsString> {
     let mut words = vec![Vec::new()];
+    let mut quoted = false;
     let mut bytes = options.as_bytes().iter().copied().peekable();
     while let Some(byte) = bytes.next() {
         match (byte, words.last_mut()) {
+            (b'"', Some(word)) if !quoted && word.ends_with(b"=") => quoted = true,
+            (b'"', Some(_)) if quoted && matches!(bytes.peek(), None | Some(b',')) => {
+                quoted = false;
+            }
+            (_, Some(word)) if quoted => word.push(byte),
             (b',', _) => words.push(Vec::new()),
             (b'\\', Some(word)) => word.push(
                 bytes
@@ -181,7 +210,14 @@ mod tests {
 
     #[test]
     fn unknown_words_are_named() {
-        for word in ["alow_other", "help", "rw=1", "background_half", "uid=x"] {
+        for word in [
+            "alow_other",
+            "help",
+            "rw=1",
+            "background_half",
+            "uid=x",
+            "remount",
+        ] {
             let error = parsed(&["c", "m", "-o", word]).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             let name = word.split('=').next().unwrap();
@@ -193,5 +229,19 @@ mod tests {
     fn commas_and_backslashes_can_be_escaped() {
         let words = split(OsStr::new(r"a\,b,c\\,,d\e"));
         assert_eq!(words, [r"a,b", r"c\", r"d\e"]);
+    }
+
+    #[test]
+    fn a_value_in_quotes_keeps_its_commas() {
+        let words = split(OsStr::new(r#"a="x,\y",b="z"#));
+        assert_eq!(words, [r"a=x,\y", "b=z"]);
+        assert_eq!(split(OsStr::new(r#"a"b,c=d"e"#)), [r#"a"b"#, r#"c=d"e"#]);
+    }
+
+    #[test]
+    fn what_mount_8_notes_for_itself_is_accepted() {
+        let line = "rw,dev,suid,exec,user=alice,uhelper=udisks2,x-systemd.idle-timeout=1min,\
+                    X-mount.mkdir=0755,comment=a b,_netdev,nofail,nosymfollow,lazytime,users,group";
+        assert!(parsed(&["c", "m", "-o", line]).is_ok());
     }
 }

@@ -49,6 +49,11 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
         show_gid: config.gid,
         umask: config.umask.map(u32::from),
         cache_memory: config.cache_memory,
+        views: config.views.clone(),
+        auto_views: config.auto_views,
+        on_collision: config.on_collision,
+        view_metadata: config.view_metadata,
+        xattrs: config.xattrs,
     };
     Vfs::new(dataset, options)
 }

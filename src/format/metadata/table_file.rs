@@ -44,6 +44,12 @@ impl TableFile {
             let schema = footer
                 .schema()
                 .ok_or_else(|| malformed("a schema in the footer", "none"))?;
+            if !schema.endianness().equals_to_target_endianness() {
+                return Err(malformed(
+                    "columns in this machine's byte order",
+                    "the other",
+                ));
+            }
             let schema = arrow_ipc::convert::try_fb_to_schema(schema)
                 .map_err(|error| malformed("a schema in the footer", error.to_string()))?;
             let blocks: Vec<Block> = footer.recordBatches().iter().flatten().copied().collect();

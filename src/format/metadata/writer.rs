@@ -11,9 +11,9 @@ use arrow_schema::{ArrowError, DataType, Schema};
 use super::{Field, FieldKind, ValueRef};
 
 /// Rows of a record batch: large enough that batches cost nothing, small enough to hold in memory.
-const BATCH_ROWS: usize = 1 << 16;
+pub(super) const BATCH_ROWS: usize = 1 << 16;
 /// A batch also ends when its text reaches this many bytes.
-const BATCH_TEXT: usize = 16 << 20;
+pub(super) const BATCH_TEXT: usize = 16 << 20;
 
 /// Writes the rows of a metadata table as they come; memory is bounded by one batch.
 pub struct TableWriter<W: Write> {
@@ -24,7 +24,7 @@ pub struct TableWriter<W: Write> {
     text: usize,
 }
 
-enum Builder {
+pub(super) enum Builder {
     Bool(BooleanBuilder),
     Int(Int64Builder),
     Float(Float64Builder),
@@ -40,15 +40,7 @@ impl<W: Write> TableWriter<W> {
         let schema = Arc::new(Schema::new(
             fields
                 .iter()
-                .map(|field| {
-                    let data_type = match field.kind {
-                        FieldKind::Bool => DataType::Boolean,
-                        FieldKind::Int => DataType::Int64,
-                        FieldKind::Float => DataType::Float64,
-                        FieldKind::String => DataType::Utf8,
-                    };
-                    arrow_schema::Field::new(&field.name, data_type, false)
-                })
+                .map(|field| arrow_schema::Field::new(&field.name, data_type(field.kind), false))
                 .collect::<Vec<_>>(),
         ));
         Ok(Self {
@@ -70,25 +62,8 @@ impl<W: Write> TableWriter<W> {
     pub fn push<'v>(&mut self, row: impl Iterator<Item = ValueRef<'v>>) -> io::Result<()> {
         let mut row = row;
         for builder in &mut self.builders {
-            self.text += match (builder, row.next()) {
-                (Builder::Bool(builder), Some(ValueRef::Bool(value))) => {
-                    builder.append_value(value);
-                    0
-                }
-                (Builder::Int(builder), Some(ValueRef::Int(value))) => {
-                    builder.append_value(value);
-                    0
-                }
-                (Builder::Float(builder), Some(ValueRef::Float(value))) => {
-                    builder.append_value(value);
-                    0
-                }
-                (Builder::String(builder), Some(ValueRef::String(value))) => {
-                    builder.append_value(value);
-                    value.len()
-                }
-                _ => return Err(io::Error::from(io::ErrorKind::InvalidInput)),
-            };
+            let value = row.next().ok_or(io::ErrorKind::InvalidInput)?;
+            self.text += builder.append(Some(value))?;
         }
         self.rows += 1;
         if self.rows >= BATCH_ROWS || self.text >= BATCH_TEXT {
@@ -122,7 +97,7 @@ impl<W: Write> TableWriter<W> {
 }
 
 impl Builder {
-    fn new(kind: FieldKind) -> Self {
+    pub(super) fn new(kind: FieldKind) -> Self {
         match kind {
             FieldKind::Bool => Self::Bool(BooleanBuilder::new()),
             FieldKind::Int => Self::Int(Int64Builder::new()),
@@ -131,7 +106,26 @@ impl Builder {
         }
     }
 
-    fn finish(&mut self) -> ArrayRef {
+    /// Appends a value, or a null, and says how many bytes of text it has.
+    pub(super) fn append(&mut self, value: Option<ValueRef<'_>>) -> io::Result<usize> {
+        match (self, value) {
+            (Self::Bool(builder), Some(ValueRef::Bool(value))) => builder.append_value(value),
+            (Self::Int(builder), Some(ValueRef::Int(value))) => builder.append_value(value),
+            (Self::Float(builder), Some(ValueRef::Float(value))) => builder.append_value(value),
+            (Self::String(builder), Some(ValueRef::String(value))) => {
+                builder.append_value(value);
+                return Ok(value.len());
+            }
+            (Self::Bool(builder), None) => builder.append_null(),
+            (Self::Int(builder), None) => builder.append_null(),
+            (Self::Float(builder), None) => builder.append_null(),
+            (Self::String(builder), None) => builder.append_null(),
+            _ => return Err(io::Error::from(io::ErrorKind::InvalidInput)),
+        }
+        Ok(0)
+    }
+
+    pub(super) fn finish(&mut self) -> ArrayRef {
         match self {
             Self::Bool(builder) => Arc::new(builder.finish()),
             Self::Int(builder) => Arc::new(builder.finish()),
@@ -141,7 +135,17 @@ impl Builder {
     }
 }
 
-fn to_io(error: ArrowError) -> io::Error {
+/// The Arrow type that values of `kind` are written as.
+pub(super) fn data_type(kind: FieldKind) -> DataType {
+    match kind {
+        FieldKind::Bool => DataType::Boolean,
+        FieldKind::Int => DataType::Int64,
+        FieldKind::Float => DataType::Float64,
+        FieldKind::String => DataType::Utf8,
+    }
+}
+
+pub(super) fn to_io(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, source) => source,
         other => io::Error::other(other),

@@ -19,10 +19,10 @@ use crate::storage::real_path;
 pub enum Step {
     /// Create the temporary file beside the target.
     CreateTemp,
+    /// Write the new bytes to it.
+    Write,
     /// Give it the target's owner and mode.
     CopyMode,
-    /// Write the new bytes.
-    Write,
     /// Make them durable.
     SyncFile,
     /// Rename it over the target.
@@ -62,13 +62,14 @@ pub fn replace_file(target: &Path, bytes: &[u8], hook: &mut StepHook<'_>) -> Res
     let mut temp = hook(Step::CreateTemp)
         .and_then(|()| create_temp(folder))
         .map_err(failed("create a temporary file beside it"))?;
-    hook(Step::CopyMode)
-        .and_then(|()| copy_owner_and_mode(&old, &temp.file))
-        .map_err(failed("give its owner and mode to the new file"))?;
     hook(Step::Write)
         .and_then(|()| temp.write_all(bytes))
         .and_then(|()| temp.flush())
         .map_err(failed("write its new content"))?;
+    // Writing takes the set-id bits from a file again, so its mode comes after its content.
+    hook(Step::CopyMode)
+        .and_then(|()| copy_owner_and_mode(&old, &temp.file))
+        .map_err(failed("give its owner and mode to the new file"))?;
     hook(Step::SyncFile)
         .and_then(|()| temp.file.sync_all())
         .map_err(failed("sync its new content"))?;
@@ -100,8 +101,8 @@ pub fn sync_folder_of(target: &Path, hook: &mut StepHook<'_>) -> Result<()> {
 /// Whether the system would let this process replace `target`, links resolved.
 ///
 /// # Errors
-/// [`Error::Io`] naming `target`: not all of read, write and search permission on its folder, or a file system
-/// that is read-only.
+/// [`Error::Io`] naming `target`: a folder that may not be read, written and searched, or a file
+/// system that is read-only.
 pub fn check_replaceable(target: &Path) -> Result<()> {
     let real = real_path(target)?;
     let folder = real.parent().unwrap_or(Path::new("/"));

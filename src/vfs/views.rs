@@ -1,0 +1,367 @@
+//! `/views`: the samples under names made of their metadata. A file of a view is the sample's own
+//! node, so that nothing is copied and pages are shared.
+
+mod build;
+mod collisions;
+mod corpus;
+mod folders;
+mod index;
+mod lines;
+mod listing;
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, OnceLock};
+
+use self::corpus::Corpus;
+use self::folders::TOP;
+use self::index::{Named, Names, ViewIndex};
+use super::access::Permissions;
+use super::lazy_file::LazyFile;
+use super::node::{MAX_VIEWS, Node};
+use super::{Attr, FileKind, Ino, Mounted, Vfs, VfsError, VfsOptions};
+use crate::dataset::{Entry, in_parallel};
+use crate::error::{Error, Result};
+use crate::format::METADATA_FILE;
+use crate::view::{OnCollision, Subject, View, automatic};
+
+/// The file at the top of each view that tells loaders the metadata.
+pub(super) const LINES_FILE: &str = "metadata.jsonl";
+
+/// The views of one mount.
+#[derive(Debug)]
+pub(super) struct Views {
+    corpus: Corpus,
+    list: Vec<ShownView>,
+    by_name: HashMap<String, usize>,
+    with_lines: bool,
+}
+
+#[derive(Debug)]
+struct ShownView {
+    view: View,
+    permissions: Permissions,
+    /// Built at the first use, by one thread, while others wait; what failed stays so.
+    index: OnceLock<Result<ViewIndex, Arc<Error>>>,
+    lines: LazyFile,
+}
+
+/// A view with its index.
+#[derive(Clone, Copy)]
+struct Built<'a> {
+    shown: &'a ShownView,
+    index: &'a ViewIndex,
+}
+
+impl Views {
+    /// The views asked for, and those that are there without. Views that could be refused by what
+    /// the metadata holds are built now.
+    ///
+    /// # Errors
+    /// [`Error::View`] for a view that was asked for and cannot be shown.
+    pub(super) fn new(caches: &[Mounted], options: &VfsOptions) -> Result<Self> {
+        let entries: Vec<Entry> = caches.iter().map(|mounted| mounted.entry.clone()).collect();
+        let corpus = match Corpus::new(entries) {
+            Some(corpus) => corpus,
+            None => match options.views.first() {
+                Some(spec) => {
+                    return Err(Error::View {
+                        view: spec.name().to_owned(),
+                        reason: format!("expected fewer than {} samples, found more", u32::MAX),
+                    });
+                }
+                None => {
+                    log::warn!("no views are shown: there are {} samples or more", u32::MAX);
+                    Corpus::none()
+                }
+            },
+        };
+        let entries = corpus.entries();
+        let mut taken = HashSet::new();
+        let mut views = Vec::new();
+        for spec in &options.views {
+            if !taken.insert(spec.name()) {
+                return Err(Error::View {
+                    view: spec.name().to_owned(),
+                    reason: "expected each view's name once, found it twice".to_owned(),
+                });
+            }
+            views.push(View::bind(spec.clone(), entries, options.on_collision)?);
+        }
+        let asked = views.len();
+        if options.auto_views {
+            views.extend(automatic(entries, &taken));
+        }
+        if views.len() > MAX_VIEWS {
+            log::warn!(
+                "only the first {MAX_VIEWS} of {} views are shown",
+                views.len()
+            );
+            views.truncate(MAX_VIEWS);
+        }
+        let list: Vec<_> = views
+            .into_iter()
+            .map(|view| ShownView {
+                permissions: shared_permissions(caches, options, |cache| view.shows_cache(cache)),
+                view,
+                index: OnceLock::new(),
+                lines: LazyFile::default(),
+            })
+            .collect();
+        let by_name = list.iter().enumerate();
+        let views = Self {
+            by_name: by_name
+                .map(|(n, shown)| (shown.view.name().to_owned(), n))
+                .collect(),
+            corpus,
+            list,
+            with_lines: options.view_metadata,
+        };
+        views.refuse_what_fails(asked)?;
+        Ok(views)
+    }
+
+    /// Builds those of the first `asked` views that could be refused, so that they are refused now.
+    fn refuse_what_fails(&self, asked: usize) -> Result<()> {
+        let failures = in_parallel(asked, |n| {
+            let shown = self.list.get(n)?;
+            let view = &shown.view;
+            let may_fail = view.depends_on_values(self.corpus.entries())
+                || view.template().starts_with(LINES_FILE);
+            if view.on_collision() == OnCollision::Suffix || !may_fail {
+                return None;
+            }
+            let (built, _) = build(self, shown);
+            match built {
+                Ok(index) => {
+                    let _ = shown.index.set(Ok(index));
+                    None
+                }
+                Err(error) => Some(error),
+            }
+        });
+        match failures.into_iter().flatten().next() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn names<'a>(&'a self, shown: &'a ShownView) -> Names<'a> {
+        Names::new(&shown.view, &self.corpus)
+    }
+
+    /// In how many views the sample is shown.
+    pub(super) fn links(&self, cache: usize, sample: u64) -> u32 {
+        let Some(entry) = self.corpus.entries().get(cache) else {
+            return 0;
+        };
+        let subject = Subject {
+            cache,
+            entry,
+            sample,
+        };
+        let shown = self.list.iter().filter(|shown| shown.view.shows(subject));
+        u32::try_from(shown.count()).unwrap_or(u32::MAX - 1)
+    }
+
+    pub(super) fn permissions(&self, view: u32) -> Option<Permissions> {
+        Some(self.shown(view)?.permissions)
+    }
+
+    fn shown(&self, view: u32) -> Option<&ShownView> {
+        self.list.get(usize::try_from(view).ok()?)
+    }
+
+    /// For `/.control/status`: name, template, filter and state of each view.
+    pub(super) fn status(&self) -> Vec<serde_json::Value> {
+        let status = self.list.iter().map(|shown| {
+            let spec = shown.view.spec();
+            let mut status = serde_json::json!({
+                "name": spec.name(),
+                "template": spec.template().text(),
+                "filter": spec.filter().map(|filter| filter.text().trim()),
+            });
+            let (state, facts) = match shown.index.get() {
+                None => ("not built yet", serde_json::json!({})),
+                Some(Err(error)) => ("failed", serde_json::json!({ "error": error.chain() })),
+                Some(Ok(index)) => (
+                    "built",
+                    serde_json::json!({
+                        "files": index.files.len(),
+                        "folders": index.folders.len(),
+                        "suffixed": index.suffixed.len(),
+                        "memory_bytes": index.memory(),
+                    }),
+                ),
+            };
+            if let (Some(status), serde_json::Value::Object(facts)) =
+                (status.as_object_mut(), facts)
+            {
+                status.insert("state".to_owned(), state.into());
+                status.extend(facts);
+            }
+            status
+        });
+        status.collect()
+    }
+}
+
+/// Builds a view and says how many names that took.
+fn build(views: &Views, shown: &ShownView) -> (Result<ViewIndex>, u64) {
+    let names = views.names(shown);
+    let built = build::build(&names, views.with_lines);
+    (built, names.made())
+}
+
+/// What those may do who may do it with all of the caches that `shows` lets in: a folder or a file
+/// over several caches shows the metadata of each.
+pub(super) fn shared_permissions(
+    caches: &[Mounted],
+    options: &VfsOptions,
+    shows: impl Fn(usize) -> bool,
+) -> Permissions {
+    let all = caches.iter().enumerate().filter(|(cache, _)| shows(*cache));
+    let shared = all
+        .map(|(_, mounted)| mounted.permissions)
+        .reduce(|a, b| a.shared(b, options));
+    shared.unwrap_or(Permissions {
+        uid: options.uid,
+        gid: options.gid,
+        file: 0o444,
+    })
+}
+
+impl Vfs {
+    fn built(&self, view: u32) -> Result<Built<'_>, VfsError> {
+        let shown = self.views.shown(view).ok_or(VfsError::NotFound)?;
+        let index = shown.index.get_or_init(|| {
+            let (built, made) = build(&self.views, shown);
+            self.counters.note_names(made);
+            built.map_err(|error| {
+                log::error!("{}", error.chain());
+                Arc::new(error)
+            })
+        });
+        match index {
+            Ok(index) => Ok(Built { shown, index }),
+            Err(error) => Err(VfsError::Damaged(Arc::clone(error))),
+        }
+    }
+
+    /// The view called `name`.
+    pub(super) fn find_view(&self, name: &OsStr) -> Option<Node> {
+        let view = *self.views.by_name.get(name.to_str()?)?;
+        Some(Node::ViewDir(u32::try_from(view).ok()?, TOP))
+    }
+
+    /// Number of views.
+    pub(super) fn view_count(&self) -> u64 {
+        self.views.list.len() as u64
+    }
+
+    /// Number and name of view number `at`.
+    pub(super) fn view_entry(&self, at: usize) -> Option<(Node, &OsStr)> {
+        let shown = self.views.list.get(at)?;
+        let node = Node::ViewDir(u32::try_from(at).ok()?, TOP);
+        Some((node, OsStr::new(shown.view.name())))
+    }
+
+    /// What is called `name` in a folder of a view.
+    pub(super) fn find_in_view(
+        &self,
+        view: u32,
+        folder: u32,
+        name: &OsStr,
+    ) -> Result<Option<Node>, VfsError> {
+        let built = self.built(view)?;
+        if !built.index.folders.exists(folder) {
+            return Err(VfsError::NotFound);
+        }
+        if folder == TOP && name == LINES_FILE && self.has_lines(built.index) {
+            return Ok(Some(Node::ViewLines(view)));
+        }
+        let names = self.views.names(built.shown);
+        let found = built.index.find(&names, folder, name.as_bytes());
+        self.counters.note_names(names.made());
+        Ok(match found {
+            Some(Named::Folder(folder)) => Some(Node::ViewDir(view, folder)),
+            Some(Named::File(ordinal)) => self.sample_node(ordinal),
+            None => None,
+        })
+    }
+
+    fn sample_node(&self, ordinal: u32) -> Option<Node> {
+        let subject = self.views.corpus.subject(ordinal)?;
+        Some(Node::Sample(subject.entry.position as u64, subject.sample))
+    }
+
+    fn has_lines(&self, index: &ViewIndex) -> bool {
+        self.views.with_lines && !index.hides_lines
+    }
+
+    /// Attributes of a folder of a view. The view's own folder has one link, which says that its
+    /// subfolders were not counted: that would build the view for whoever lists `/views`.
+    pub(super) fn view_dir_attr(&self, view: u32, folder: u32) -> Result<Attr, VfsError> {
+        let permissions = self.views.permissions(view).ok_or(VfsError::NotFound)?;
+        let nlink = match folder {
+            TOP => 1,
+            _ => {
+                let folders = &self.built(view)?.index.folders;
+                if !folders.exists(folder) {
+                    return Err(VfsError::NotFound);
+                }
+                let subfolders = u32::try_from(folders.children(folder).len());
+                subfolders.unwrap_or(0).saturating_add(2)
+            }
+        };
+        let ino = Node::ViewDir(view, folder).ino();
+        Ok(Attr {
+            perm: permissions.dir(),
+            uid: permissions.uid,
+            gid: permissions.gid,
+            nlink,
+            ..self.plain(ino, FileKind::Directory, 0, self.newest)
+        })
+    }
+
+    /// Whether [`Vfs::lookup`] of `name` in `parent` would take long, because a view or a file over
+    /// many samples has to be made first. Such a request should have a thread of its own, so that
+    /// others go on.
+    #[must_use]
+    pub fn finds_slowly(&self, parent: Ino, name: &OsStr) -> bool {
+        match Node::of(parent) {
+            Some(Node::Root) => name == METADATA_FILE && !self.joined.is_made(),
+            Some(Node::ViewDir(view, TOP)) if name == LINES_FILE => {
+                self.is_unmade(Node::ViewLines(view).ino())
+            }
+            _ => self.lists_slowly(parent),
+        }
+    }
+
+    /// Whether [`Vfs::readdir`] of a folder would take long, because its view has to be built first.
+    #[must_use]
+    pub fn lists_slowly(&self, ino: Ino) -> bool {
+        match Node::of(ino) {
+            Some(Node::ViewDir(view, _)) => {
+                let shown = self.views.shown(view);
+                shown.is_some_and(|shown| shown.index.get().is_none())
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether [`Vfs::getattr`] would take long, because a file over many samples has to be made
+    /// first.
+    #[must_use]
+    pub fn is_unmade(&self, ino: Ino) -> bool {
+        match Node::of(ino) {
+            Some(Node::JoinedTable) => !self.joined.is_made(),
+            Some(Node::ViewLines(view)) => self
+                .views
+                .shown(view)
+                .is_some_and(|shown| !shown.lines.is_made()),
+            _ => false,
+        }
+    }
+}

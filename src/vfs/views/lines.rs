@@ -1,0 +1,104 @@
+//! `metadata.jsonl` of a view: one JSON object for each file of it, with the file's path in the view
+//! and the sample's metadata, as Hugging Face loaders read it.
+
+use std::io::{self, BufWriter, Write};
+
+use serde::Serialize;
+
+use super::super::lazy_file::written;
+use super::super::{Attr, FileKind, Node, Vfs, VfsError};
+use super::LINES_FILE;
+use crate::error::Result;
+use crate::format::metadata::ValueRef;
+use crate::storage::ScratchFile;
+use crate::view::{Scope, Union};
+
+/// The key of the path.
+const FILE_NAME: &str = "file_name";
+
+impl Vfs {
+    /// The file, made if nobody has asked for it before.
+    pub(in crate::vfs) fn view_lines(&self, view: u32) -> Result<&ScratchFile, VfsError> {
+        let built = self.built(view)?;
+        if !self.has_lines(built.index) {
+            return Err(VfsError::NotFound);
+        }
+        let what = format!("/views/{}/{LINES_FILE}", built.shown.view.name());
+        built.shown.lines.get(&what, |mut out| {
+            self.write_lines(built, &mut out)
+                .map_err(|source| written(&what, source))?;
+            Ok(out)
+        })
+    }
+
+    /// Its attributes; its length is not known before it is made.
+    pub(in crate::vfs) fn view_lines_attr(&self, view: u32) -> Result<Attr, VfsError> {
+        let len = self.view_lines(view)?.len();
+        let permissions = self.views.permissions(view).ok_or(VfsError::NotFound)?;
+        let ino = Node::ViewLines(view).ino();
+        Ok(Attr {
+            perm: permissions.file,
+            uid: permissions.uid,
+            gid: permissions.gid,
+            ..self.plain(ino, FileKind::File, len, self.newest)
+        })
+    }
+
+    fn write_lines(
+        &self,
+        built: super::Built<'_>,
+        out: &mut BufWriter<ScratchFile>,
+    ) -> io::Result<()> {
+        let corpus = &self.views.corpus;
+        let union = Union::new(corpus.entries(), &[FILE_NAME]);
+        let keys = union.columns().iter().map(|column| {
+            let mut key = b",".to_vec();
+            push_json(&mut key, &column.name)?;
+            key.push(b':');
+            Ok(key)
+        });
+        let keys = keys.collect::<io::Result<Vec<_>>>()?;
+        let names = self.views.names(built.shown);
+        // In the order of the samples, not of the folders: so the metadata is read once, in order.
+        let mut ordinals = built.index.files.clone();
+        ordinals.sort_unstable();
+        let (mut path, mut line) = (Vec::new(), Vec::new());
+        for (n, ordinal) in ordinals.iter().enumerate() {
+            if built.shown.view.template().ends_in_ext() {
+                corpus.look_ahead(ordinals.get(n..).unwrap_or_default());
+            }
+            let made = names.full(*ordinal, Scope::Path, &built.index.suffixed, &mut path);
+            let (Ok(()), Some(subject)) = (made, corpus.subject(*ordinal)) else {
+                continue;
+            };
+            line.clear();
+            line.push(b'{');
+            push_json(&mut line, FILE_NAME)?;
+            line.push(b':');
+            push_json(&mut line, &String::from_utf8_lossy(&path))?;
+            let row = subject.entry.cache.table().row(subject.sample);
+            for (key, field) in keys.iter().zip(union.fields(subject.cache)) {
+                let Some(column) = field else {
+                    continue;
+                };
+                line.extend_from_slice(key);
+                let value = row.and_then(|row| row.value(*column).ok()?);
+                match value {
+                    None => push_json(&mut line, &())?,
+                    Some(ValueRef::Bool(value)) => push_json(&mut line, &value)?,
+                    Some(ValueRef::Int(value)) => push_json(&mut line, &value)?,
+                    Some(ValueRef::Float(value)) => push_json(&mut line, &value)?,
+                    Some(ValueRef::String(value)) => push_json(&mut line, value)?,
+                }
+            }
+            line.extend_from_slice(b"}\n");
+            out.write_all(&line)?;
+        }
+        self.counters.note_names(names.made());
+        Ok(())
+    }
+}
+
+fn push_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> io::Result<()> {
+    serde_json::to_writer(out, value).map_err(io::Error::from)
+}

@@ -1,0 +1,24 @@
+//! Views: folders of files named by metadata, so that loaders find samples the way they expect.
+//!
+//! This module knows what a view is called, which samples it shows and what it calls them. It holds
+//! no sample and reads no payload: `crate::vfs` builds the folders. docs/views.md is the manual.
+
+mod auto;
+mod bound;
+mod escape;
+mod filter;
+mod render;
+mod sniff;
+mod spec;
+mod template;
+mod union;
+
+pub use auto::{MAX_DISTINCT, automatic};
+pub use bound::{OnCollision, Subject, View};
+pub use escape::{NAME_MAX, escape_component, push_escaped, unescape_component};
+pub use filter::Filter;
+pub use render::{Extensions, MAX_DEPTH, NameFault, Scope};
+pub use sniff::{DEEP_LEN, FIRST_LEN, MAX_EXTENSION_LEN, UNKNOWN, extension_of, is_container};
+pub use spec::ViewSpec;
+pub use template::{SyntaxError, Template};
+pub use union::{Union, UnionColumn};
