@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 const FSTYPE: &str = "fuse.datasetrt-mount";
 /// The source column of the mount table.
 const SOURCE: &str = "datasetrt-mount";
-const DEVICE: &str = "/dev/fuse";
+pub(super) const DEVICE: &str = "/dev/fuse";
 
 /// How long a look at a path may take before it counts as hung.
 const LOOK: Duration = Duration::from_secs(10);

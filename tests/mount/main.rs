@@ -18,6 +18,7 @@ mod counts;
 mod damage;
 mod golden;
 mod index;
+mod killed;
 mod listing;
 mod live;
 mod locks;
