@@ -4,7 +4,7 @@ use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::geteuid;
@@ -15,9 +15,6 @@ use crate::common::mount::{
 };
 use crate::live::{Place, command, run};
 use crate::migrate::{CONTROL, stored, temporaries};
-
-const ENOSPC: i32 = 28;
-const EROFS: i32 = 30;
 
 /// The calls of one thread, in order; a call that was interrupted by others' lines is one again.
 fn calls_of(log: &str, thread: &str) -> Vec<String> {
@@ -166,42 +163,42 @@ impl<'a> Owned<'a> {
         Self { place, guard, user }
     }
 
-    /// Runs Python, which tells error numbers apart; its standard output.
-    fn python(&self, script: &str, path: &str) -> String {
+    /// Runs a line of shell in which `$0` is a path of the mount.
+    fn shell(&self, line: &str, path: &str) -> Output {
         let mut command = match self.user {
-            true => as_user(self.place.path(), "python3"),
-            false => Command::new("python3"),
+            true => as_user(self.place.path(), "sh"),
+            false => Command::new("sh"),
         };
-        let output = run(
-            command
-                .args(["-c", script])
-                .arg(self.guard.point.join(path)),
+        let path = self.guard.point.join(path);
+        run(
+            command.args(["-c", line]).arg(path).env("LC_ALL", "C"),
             Duration::from_secs(20),
-        );
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{said}");
-        String::from_utf8(output.stdout).unwrap()
+        )
     }
 
-    /// The error number of writing the word; zero when it was taken.
-    fn migrate(&self) -> i32 {
-        let script = "import os,sys\n\
-            try: os.write(os.open(sys.argv[1], os.O_WRONLY), b'3'); print(0)\n\
-            except OSError as e: print(e.errno)";
-        self.python(script, CONTROL).trim().parse().unwrap()
+    /// What writing the word says; nothing when it was taken.
+    fn migrate(&self) -> String {
+        let output = self.shell(r#"printf 3 > "$0""#, CONTROL);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.success(), said.is_empty(), "{said}");
+        said
+    }
+
+    fn read(&self, path: &str) -> Vec<u8> {
+        let output = self.shell(r#"cat "$0""#, path);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        output.stdout
     }
 
     fn assert_readable(&self, cache: &TestCache) {
-        let script = "import sys; sys.stdout.write(open(sys.argv[1], 'rb').read().hex())";
         for (n, sample) in cache.samples.iter().enumerate() {
-            let found = self.python(script, &format!("samples/0/{n}"));
-            assert_eq!(crate::common::unhex(&found), sample.payload);
+            assert_eq!(self.read(&format!("samples/0/{n}")), sample.payload);
         }
     }
 
     fn result(&self) -> serde_json::Value {
-        let text = self.python("import sys; print(open(sys.argv[1]).read())", CONTROL);
-        serde_json::from_str(&text).unwrap()
+        serde_json::from_slice(&self.read(CONTROL)).unwrap()
     }
 }
 
@@ -236,6 +233,10 @@ fn both() -> Vec<bool> {
     }
 }
 
+fn assert_says(said: &str, error: &str) {
+    assert!(said.contains(error), "{said:?} instead of {error:?}");
+}
+
 fn assert_untouched(cache: &TestCache, manifest: &[u8]) {
     assert_eq!(cache.read("manifest.json"), manifest);
     assert!(temporaries(cache).is_empty());
@@ -260,12 +261,12 @@ fn a_full_disk_is_said_and_leaves_everything_as_it_was() {
         // To the last page.
         while file.write_all(&[0xEE; 4096]).is_ok() {}
         drop(file);
-        assert_eq!(owned.migrate(), ENOSPC);
+        assert_says(&owned.migrate(), "No space left on device");
         assert_untouched(&cache, &manifest);
         assert_eq!(owned.result()["Err"]["entries"], serde_json::json!([]));
         owned.assert_readable(&cache);
         fs::remove_file(&filler).unwrap();
-        assert_eq!(owned.migrate(), 0);
+        assert_eq!(owned.migrate(), "");
         assert_eq!(stored(&cache), (3, Some(0)));
         owned.assert_readable(&cache);
     }
@@ -290,7 +291,7 @@ fn a_read_only_disk_is_said_and_serves_on() {
         through.samples = cache.samples.clone();
         let owned = Owned::mount(&place, &through, user);
         owned.assert_readable(&through);
-        assert_eq!(owned.migrate(), EROFS);
+        assert_says(&owned.migrate(), "Read-only file system");
         assert_untouched(&cache, &manifest);
         owned.assert_readable(&through);
     }
@@ -308,10 +309,10 @@ fn a_closed_folder_is_said_to_its_user_and_serves_on() {
     let manifest = cache.read("manifest.json");
     let owned = Owned::mount(&place, &cache, true);
     owned.assert_readable(&cache);
-    assert_eq!(owned.migrate(), 13, "EACCES");
+    assert_says(&owned.migrate(), "Permission denied");
     assert_untouched(&cache, &manifest);
     fs::set_permissions(&cache.dir, Permissions::from_mode(0o755)).unwrap();
-    assert_eq!(owned.migrate(), 0);
+    assert_eq!(owned.migrate(), "");
     assert_eq!(stored(&cache), (3, Some(0)));
     drop(owned);
     // The files of an ordinary user stay those of that user.
