@@ -48,7 +48,12 @@ fn errno(error: &VfsError) -> Errno {
         VfsError::NoAttribute => Errno::ENODATA,
         VfsError::Unsupported => Errno::ENOSYS,
         VfsError::Damaged(_) => Errno::EIO,
-        VfsError::Migration(cause) => cause.errno.map_or(Errno::EIO, Errno::from_i32),
+        VfsError::Migration(cause) => match cause.errno {
+            // The run was told to end. Programs take EINTR for a reason to write again at once.
+            Some(errno) if errno == Os::INTR.raw_os_error() => Errno::ECANCELED,
+            Some(errno) => Errno::from_i32(errno),
+            None => Errno::EIO,
+        },
         VfsError::Stale => Errno::from_i32(Os::STALE.raw_os_error()),
     }
 }
@@ -74,6 +79,12 @@ mod tests {
         };
         assert_eq!(errno(&failed(Some(28))).code(), 28);
         assert_eq!(errno(&failed(None)).code(), 5);
+        let canceled = Os::CANCELED.raw_os_error();
+        assert_eq!(
+            errno(&failed(Some(4))).code(),
+            canceled,
+            "EINTR would be tried again"
+        );
     }
 
     #[test]

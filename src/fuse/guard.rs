@@ -21,6 +21,8 @@ impl Guarded {
     /// Counts a request.
     pub(super) fn note(&self, request: Request) {
         self.0.counters().note(request);
+        #[cfg(debug_assertions)]
+        end_if_asked(request);
     }
 
     /// Counts and runs one request. fuser has no panic guard: a panic that got through would end
@@ -83,4 +85,19 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("panic without a message")
+}
+
+/// For tests of what a sudden end does to those who wait for an answer: in debug builds, the first
+/// request whose name is in this variable ends the process by SIGKILL.
+#[cfg(debug_assertions)]
+fn end_if_asked(request: Request) {
+    use rustix::process::{Signal, getpid, kill_process};
+
+    static ASKED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    let asked = ASKED.get_or_init(|| std::env::var("DATASETRT_TEST_KILL_AT_REQUEST").ok());
+    if asked.as_deref() == Some(request.name()) {
+        // It does not come back.
+        let _ = kill_process(getpid(), Signal::KILL);
+        thread::park();
+    }
 }

@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 
 /// The source column of the mount table.
 const SOURCE: &str = "datasetrt-mount";
-const DEVICE: &str = "/dev/fuse";
+pub(super) const DEVICE: &str = "/dev/fuse";
 
 /// Where and how to mount.
 #[derive(Clone, Debug)]

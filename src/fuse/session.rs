@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fuser::{Config, INodeNo, SessionACL};
+use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{major, minor, stat, statvfs};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -198,6 +199,7 @@ impl Session {
         let path = at.clone();
         spawn("first-look", move || {
             let look = || {
+                let_go_of_the_connection();
                 let found = stat(&path)?;
                 statvfs(&path)?;
                 let found = Device {
@@ -313,6 +315,30 @@ fn hangup_is_ignored() -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+}
+
+/// Gives this thread a table of descriptors of its own, without those of the FUSE connection. A
+/// process that is killed lets go of a descriptor when the last thread that has it ends; a thread
+/// that waits for an answer ends when it has one; and nobody answers once the others have ended. So
+/// a look at our own mount from a thread that held the connection could wait for ever, and with it
+/// everybody who looks at the mount.
+fn let_go_of_the_connection() {
+    if let Err(error) = unshare(CloneFlags::CLONE_FILES) {
+        log::debug!("descriptors stay shared: {error}");
+        return;
+    }
+    let Ok(open) = fs::read_dir("/proc/thread-self/fd") else {
+        return;
+    };
+    let of_the_connection = open.flatten().filter_map(|entry| {
+        let number: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let target = fs::read_link(entry.path()).ok()?;
+        (target == Path::new(mount::DEVICE)).then_some(number)
+    });
+    for number in of_the_connection.collect::<Vec<_>>() {
+        // In this table alone: the others of the process keep theirs.
+        let _ = nix::unistd::close(number);
+    }
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -178,16 +178,18 @@ impl Live {
     }
 }
 
-/// Ends the daemon at a mountpoint when the time is up, unless dropped before.
-struct Watchdog(Option<Sender<()>>);
+/// Ends the mount at a mountpoint when the time is up, unless dropped before.
+pub(crate) struct Watchdog(Option<Sender<()>>);
 
 impl Watchdog {
-    fn start(point: &Path, life: Duration) -> Self {
+    pub(crate) fn start(point: &Path, life: Duration) -> Self {
         let (sender, ended) = mpsc::channel::<()>();
         let point = point.to_path_buf();
         std::thread::spawn(move || {
             if ended.recv_timeout(life) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("TIME IS UP: ending the daemon at {}", point.display());
+                eprintln!("TIME IS UP: ending the mount at {}", point.display());
+                // First those who wait for it, should it not end by itself.
+                let _ = Command::new("umount").arg("-f").arg(&point).status();
                 for pid in daemons(&point) {
                     let _ = kill_process(pid, Signal::KILL);
                 }

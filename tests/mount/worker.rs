@@ -1,6 +1,7 @@
 //! Work of other processes: this program runs itself again with its orders in the environment.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -64,13 +65,21 @@ pub(crate) fn numbers(folder: &Path, count: u64, first: u64) -> String {
     format!("numbers\n{}\n{count}\n{first}", folder.display())
 }
 
-#[allow(dead_code)]
-/// The order to write `word` to a file once the file `go` exists; a refusal as busy is fine.
-pub(crate) fn writer(path: &Path, word: &str, go: &Path) -> String {
-    format!("writer\n{}\n{word}\n{}", path.display(), go.display())
+/// The order to write `word` to a file once somebody opens the named pipe `go` for writing. When
+/// all of it was taken, `done` is made; to hear that the file is busy is fine as well.
+pub(crate) fn writer(path: &Path, word: &str, go: &Path, done: &Path) -> String {
+    let [path, go, done] = [path, go, done].map(|path| path.display());
+    format!("writer\n{path}\n{word}\n{go}\n{done}")
+}
+
+/// The order to read files `0` up to `count` of a folder of equal ones until `stop` exists.
+pub(crate) fn reader(folder: &Path, count: u64, stop: &Path) -> String {
+    format!("reader\n{}\n{count}\n{}", folder.display(), stop.display())
 }
 
 fn obey(orders: &str) {
+    // Nobody is left behind by a test that is stopped.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
     let words: Vec<&str> = orders.split('\n').collect();
     let number = |n: usize| words[n].parse::<u64>().unwrap();
     match words[0] {
@@ -102,12 +111,34 @@ fn obey(orders: &str) {
             }
         }
         "writer" => {
-            while !Path::new(words[3]).exists() {
-                std::thread::yield_now();
-            }
-            match fs::write(words[1], words[2]) {
-                Ok(()) => {}
+            // A pipe: the opening waits for its other end, in no time that a test would burn.
+            drop(File::open(words[3]).unwrap());
+            let mut file = OpenOptions::new()
+                .write(true)
+                .truncate(true)
+                .open(words[1])
+                .unwrap();
+            match file.write(words[2].as_bytes()) {
+                Ok(taken) => {
+                    assert_eq!(taken, words[2].len());
+                    fs::write(words[4], "").unwrap();
+                }
                 Err(error) => assert_eq!(error.raw_os_error(), Some(16), "{error}"),
+            }
+        }
+        "reader" => {
+            let file = |n| Path::new(words[1]).join(format!("{n}"));
+            let expected: Vec<_> = (0..number(2)).map(|n| fs::read(file(n)).unwrap()).collect();
+            while !Path::new(words[3]).exists() {
+                for (n, expected) in expected.iter().enumerate() {
+                    let file = File::open(file(n as u64)).unwrap();
+                    assert_eq!(file.metadata().unwrap().len(), expected.len() as u64);
+                    // Past what the kernel keeps.
+                    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+                    let mut bytes = vec![0; expected.len()];
+                    file.read_exact_at(&mut bytes, 0).unwrap();
+                    assert!(bytes == *expected);
+                }
             }
         }
         other => panic!("{other:?}"),
