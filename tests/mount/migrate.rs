@@ -142,8 +142,11 @@ fn what_is_not_the_word_is_an_error_of_the_write_and_changes_nothing() {
     live.assert_sound();
 }
 
+/// Inode number, length, mtime in seconds and nanoseconds, mode, and the bytes.
+type Seen = (u64, u64, i64, i64, u32, Vec<u8>);
+
 /// What a program could notice of everything below `/samples`.
-fn samples(live: &Live, ids: &[u64]) -> BTreeMap<PathBuf, (u64, u64, i64, i64, u32, Vec<u8>)> {
+fn samples(live: &Live, ids: &[u64]) -> BTreeMap<PathBuf, Seen> {
     let mut seen = BTreeMap::new();
     for id in ids {
         for entry in fs::read_dir(live.path(&format!("samples/{id}"))).unwrap() {

@@ -209,9 +209,9 @@ fn the_word_is_answered_while_samples_are_and_the_daemon_can_be_ended_by_every_s
         let (caches, mut live) = twenty(&place, "");
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| fs::write(live.path(CONTROL), "3\n"));
-            for n in 0..20 {
+            for (n, cache) in caches.iter().enumerate() {
                 let read = live.read(&format!("samples/{n}/1")).unwrap();
-                assert_eq!(read, caches[n].samples[1].payload);
+                assert_eq!(read, cache.samples[1].payload);
             }
             writer.join().unwrap().unwrap();
         });
