@@ -3,6 +3,7 @@
 
 mod gates;
 mod record;
+mod sizes;
 mod survey;
 mod validate;
 
@@ -13,6 +14,7 @@ use bytes::Bytes;
 
 use gates::Gates;
 pub use record::Record;
+use sizes::Sizes;
 pub use survey::Survey;
 pub use validate::{DecodedSums, FileCheck};
 
@@ -41,6 +43,7 @@ pub struct Cache {
     metadata: MappedFile,
     dir_info: FileInfo,
     shards: ShardFiles,
+    sizes: Sizes,
     /// Present when shards are to be hashed before they are served.
     gates: Option<Gates>,
 }
@@ -61,6 +64,7 @@ impl Cache {
         let metadata = MappedFile::open(&dir.join(METADATA_FILE))?;
         let table = open_table(&dir.join(METADATA_FILE), &metadata, &manifest)?;
         let cache = Self {
+            sizes: Sizes::new(manifest.sample_count),
             envelope: Envelope::new(&manifest.schema),
             dir_info: storage::stat(dir)?,
             dir: dir.to_path_buf(),

@@ -289,7 +289,7 @@ impl Vfs {
                 }
                 let size = mounted
                     .cache()
-                    .payload_len(sample)
+                    .remembered_len(sample)
                     .map_err(|error| self.damaged(slot, sample, error))?;
                 let attr = self.of_cache(ino, mounted, FileKind::File, size);
                 let links = self.by_slot.get(&slot);
