@@ -55,8 +55,8 @@ below view storage verify migrate writer vfs fuse cli
 below verify view migrate writer vfs fuse cli
 below migrate verify view writer vfs fuse cli
 below writer cache dataset verify view migrate vfs fuse cli
-below vfs verify fuse cli
-below fuse verify cli
+below vfs fuse cli
+below fuse cli
 
 # Sources are ASCII but for the texts that tests need.
 if grep -rnP '[^\x00-\x7F]' scripts Cargo.toml >&2; then

@@ -16,6 +16,7 @@ mod names;
 mod node;
 mod payloads;
 mod read;
+mod scrub;
 mod snapshots;
 mod status;
 mod tree;
@@ -39,6 +40,7 @@ use log_level::LogLevel;
 use migration::Migration;
 use node::{MAX_SAMPLES, MAX_SLOTS, Node};
 use payloads::Payloads;
+use scrub::{Forget, Scrub};
 use snapshots::Snapshots;
 use views::Views;
 
@@ -47,6 +49,9 @@ use crate::dataset::{Dataset, Entry};
 use crate::error::{Error, Result};
 use crate::format::manifest::{FormatVersion, Manifest};
 use crate::view::{OnCollision, ViewSpec};
+
+/// Half of what a slow hard disk gives, so that readers keep the other half.
+pub const DEFAULT_SCRUB_RATE: u64 = 64 << 20;
 
 /// How a tree is shown.
 #[derive(Clone, Debug)]
@@ -75,6 +80,8 @@ pub struct VfsOptions {
     pub view_metadata: bool,
     /// Whether samples have extended attributes.
     pub xattrs: bool,
+    /// Bytes that a check behind the mount may read per second; 0 for as many as it can.
+    pub scrub_rate: u64,
 }
 
 impl Default for VfsOptions {
@@ -92,6 +99,7 @@ impl Default for VfsOptions {
             on_collision: OnCollision::Refuse,
             view_metadata: true,
             xattrs: false,
+            scrub_rate: DEFAULT_SCRUB_RATE,
         }
     }
 }
@@ -161,6 +169,8 @@ pub struct Vfs {
     payloads: Payloads,
     snapshots: Snapshots,
     migration: Migration,
+    scrub: Scrub,
+    forget: Forget,
     log_level: LogLevel,
     views: Views,
     joined: LazyFile,
@@ -216,6 +226,8 @@ impl Vfs {
             skipped: dataset.skipped().iter().map(Error::chain).collect(),
             started,
             migration: Migration::new(started),
+            scrub: Scrub::new(options.scrub_rate),
+            forget: Forget::default(),
             log_level: LogLevel::new(started),
             newest: newest.unwrap_or(SystemTime::UNIX_EPOCH),
             counters: Counters::default(),

@@ -125,6 +125,8 @@ fn serve(mut config: MountConfig) -> Result<()> {
         Some(given) => Session::start_given(Arc::clone(&vfs), given, at, config.threads)?,
         None => Session::start(Arc::clone(&vfs), &options, config.threads)?,
     };
+    let notifier = session.notifier();
+    vfs.on_forget(move |ino| notifier.forget(ino));
     keep_tidy(&vfs);
     let shown = at.display();
     if let Some(signal) = session.stopped() {
@@ -144,6 +146,7 @@ fn serve(mut config: MountConfig) -> Result<()> {
     let end = session.wait(|| {
         notify_manager("STOPPING=1\n");
         vfs.stop_migration();
+        vfs.stop_scrub();
     })?;
     log::info!("{shown}: {end}");
     Ok(())

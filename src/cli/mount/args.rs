@@ -62,6 +62,25 @@ pub(super) struct Args {
     )]
     pub(super) validate_cache: Option<Validate>,
 
+    /// Keep receipts in DIR: caches whose files have not changed since --validate-cache found all of
+    /// them right are not hashed again [default: $XDG_CACHE_HOME/datasetrt or ~/.cache/datasetrt]
+    #[arg(long, value_name = "DIR", help_heading = "Caches")]
+    pub(super) receipts: Option<PathBuf>,
+
+    /// Neither use nor leave receipts
+    #[arg(long, help_heading = "Caches")]
+    pub(super) no_receipts: bool,
+
+    /// Most bytes per second that a check behind the mount reads (docs/safety.md); 0 for no limit
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = parse_size,
+        default_value = "64MiB",
+        help_heading = "Caches"
+    )]
+    pub(super) scrub_rate: u64,
+
     /// Most memory for decoded samples, such as 64MiB; a compressed sample that is read in pieces
     /// must fit [default: a quarter of the memory of the machine or control group, at most 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caches")]

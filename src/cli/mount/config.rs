@@ -1,5 +1,6 @@
 //! What the command line means: absolute paths, the list of caches, resolved choices.
 
+use std::env;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
@@ -26,6 +27,10 @@ pub struct MountConfig {
     pub skip_invalid: bool,
     /// When to compare checksums, if at all.
     pub validate: Option<Validate>,
+    /// Folder of receipts, absolute; `None` for no receipts.
+    pub receipts: Option<PathBuf>,
+    /// Bytes per second that a check behind the mount may read; 0 without a limit.
+    pub scrub_rate: u64,
     /// Bytes for decoded samples.
     pub cache_memory: u64,
     /// Views to show beside those that need no template.
@@ -98,6 +103,11 @@ impl MountConfig {
             mountpoint: absolute(&mountpoint).map_err(Wrong::Refused)?,
             skip_invalid: args.skip_invalid,
             validate: args.validate_cache,
+            receipts: match args.no_receipts {
+                true => None,
+                false => receipts(args.receipts).map_err(Wrong::Refused)?,
+            },
+            scrub_rate: args.scrub_rate,
             cache_memory: args.cache_memory.unwrap_or_else(default_budget),
             views: parse_views(&args.view)?,
             on_collision: match args.on_collision {
@@ -143,6 +153,20 @@ impl MountConfig {
         }
         Ok(())
     }
+}
+
+/// The folder that was given, or that of the user.
+fn receipts(given: Option<PathBuf>) -> Result<Option<PathBuf>> {
+    if let Some(given) = given {
+        return absolute(&given).map(Some);
+    }
+    let folder = |name: &str| {
+        let folder = PathBuf::from(env::var_os(name)?);
+        // What is not absolute counts as not set (XDG Base Directory Specification).
+        folder.is_absolute().then_some(folder)
+    };
+    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    Ok(cache.map(|cache| cache.join("datasetrt")))
 }
 
 /// The number in `/dev/fd/N`, by which mount.fuse3 says that it has mounted already.
