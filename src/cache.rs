@@ -327,6 +327,14 @@ impl Cache {
         self.shards.path(shard)
     }
 
+    /// Position of the shard that `sample` lies in.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when the index was changed in place.
+    pub fn shard_of(&self, sample: u64) -> Result<usize> {
+        self.row(sample).map(|(_, shard)| shard)
+    }
+
     /// What the shard at position `shard` of the manifest's list was when the cache was opened.
     #[must_use]
     pub fn shard_identity(&self, shard: usize) -> Option<FileIdentity> {

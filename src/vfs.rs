@@ -8,6 +8,7 @@ mod attr;
 mod control;
 mod counters;
 mod damage;
+mod in_flight;
 mod joined;
 mod lazy_file;
 mod log_level;
@@ -30,11 +31,13 @@ use std::time::{Instant, SystemTime};
 
 pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError, Written};
 pub use counters::{Counters, Request};
+pub use in_flight::Serving;
 pub use node::Ino;
 
 use access::Permissions;
 use arc_swap::ArcSwapOption;
 use damage::Damage;
+use in_flight::InFlight;
 use lazy_file::LazyFile;
 use log_level::LogLevel;
 use migration::Migration;
@@ -165,6 +168,7 @@ pub struct Vfs {
     started: SystemTime,
     newest: SystemTime,
     counters: Counters,
+    in_flight: InFlight,
     damage: Damage,
     payloads: Payloads,
     snapshots: Snapshots,
@@ -231,6 +235,7 @@ impl Vfs {
             log_level: LogLevel::new(started),
             newest: newest.unwrap_or(SystemTime::UNIX_EPOCH),
             counters: Counters::default(),
+            in_flight: InFlight::new(),
             damage: Damage::default(),
             payloads: Payloads::new(options.cache_memory),
             snapshots: Snapshots::default(),

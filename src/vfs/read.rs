@@ -27,6 +27,7 @@ impl Vfs {
                 #[cfg(debug_assertions)]
                 panic_if_asked(sample);
                 let mounted = self.mounted(slot)?;
+                self.at_sample(slot, sample);
                 let len = self
                     .read_sample(mounted, sample, offset, out)
                     .map_err(|error| self.damaged(slot, sample, error))?;

@@ -52,6 +52,7 @@ impl Vfs {
             "skipped": self.skipped,
             "caches": caches,
             "views": self.views.status(),
+            "slow_requests": self.slow_requests(),
             "counters": {
                 "requests": requests,
                 "bytes_read": self.counters.bytes_read(),

@@ -69,6 +69,7 @@ impl Vfs {
         };
         let node = node.ok_or(VfsError::NotFound)?;
         if let Node::Sample(slot, sample) = node {
+            self.at_sample(slot, sample);
             // Whoever looks a sample up by name mostly reads it next.
             self.mounted(slot)?.cache().read_ahead(sample);
         }
@@ -287,6 +288,7 @@ impl Vfs {
                 if sample >= mounted.cache().sample_count() {
                     return Err(VfsError::NotFound);
                 }
+                self.at_sample(slot, sample);
                 let size = mounted
                     .cache()
                     .payload_len(sample)

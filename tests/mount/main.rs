@@ -17,6 +17,7 @@ mod counted;
 mod counts;
 mod damage;
 mod golden;
+mod hanging;
 mod index;
 mod killed;
 mod listing;
