@@ -24,6 +24,7 @@ mod listing;
 mod live;
 mod locks;
 mod mapping;
+mod memory;
 mod migrate;
 mod migrate_disk;
 mod migrate_many;

@@ -50,7 +50,8 @@ fn ended(live: &Live) -> Json {
     }
 }
 
-fn checked(live: &Live, word: &str) -> Json {
+/// Has everything that `word` names checked, and gives the report.
+pub(crate) fn checked(live: &Live, word: &str) -> Json {
     fs::write(live.path(CONTROL), word).unwrap();
     let report = ended(live);
     assert_eq!(report["state"], "done", "{report}");
