@@ -50,7 +50,9 @@ use views::Views;
 use crate::cache::Cache;
 use crate::dataset::{Dataset, Entry};
 use crate::error::{Error, Result};
+use crate::format::MANIFEST_FILE;
 use crate::format::manifest::{FormatVersion, Manifest};
+use crate::storage::{self, ScratchFile};
 use crate::view::{OnCollision, ViewSpec};
 
 /// Half of what a slow hard disk gives, so that readers keep the other half.
@@ -251,6 +253,18 @@ impl Vfs {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The folders below which a command may change files, or a view make a temporary one.
+    #[must_use]
+    pub fn writable_folders(&self) -> Vec<PathBuf> {
+        let caches = self.caches.iter().map(Mounted::cache);
+        let migratable = caches.filter(|cache| cache.manifest().version == FormatVersion::V2);
+        let folders = migratable.filter_map(|cache| {
+            let manifest = storage::real_path(&cache.dir().join(MANIFEST_FILE)).ok()?;
+            Some(manifest.parent()?.to_path_buf())
+        });
+        folders.chain(ScratchFile::folders()).collect()
     }
 
     /// Gives back memory that was not used for a while; to be called every few seconds.

@@ -150,6 +150,23 @@ pub(super) struct Args {
     #[arg(long, value_name = "MASK", value_parser = parse_umask, help_heading = "Mount")]
     pub(super) umask: Option<u16>,
 
+    /// Once mounted as root, become this user, who must be able to read the caches; who may come in is
+    /// for --allow-other to say
+    #[arg(long, value_name = "NAME|UID", help_heading = "Mount")]
+    pub(super) user: Option<String>,
+
+    /// Whether the serving threads may use only the calls of the system that serving takes, and write
+    /// nowhere but beside manifests that can be migrated and in the folder for temporary files
+    /// (seccomp; Landlock where the kernel has it)
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value = "on",
+        help_heading = "Mount"
+    )]
+    pub(super) sandbox: Switch,
+
     /// Serve on this file descriptor: /dev/fuse, opened and mounted by a process that may mount, for
     /// a daemon that may not. MOUNTPOINT then is only shown, and whoever mounted it unmounts it. A
     /// MOUNTPOINT of /dev/fd/N means the same, as `mount -o drop_privileges` says it

@@ -57,6 +57,10 @@ pub struct MountConfig {
     pub gid: Option<u32>,
     /// Bits to take away from 0444.
     pub umask: Option<u16>,
+    /// Whom to become, by name or number.
+    pub user: Option<String>,
+    /// Restrict the serving threads.
+    pub sandbox: bool,
     /// A mounted /dev/fuse to serve on, instead of mounting.
     pub fuse_fd: Option<i32>,
     /// Where to say that the mount answers.
@@ -105,6 +109,8 @@ impl MountConfig {
             validate: args.validate_cache,
             receipts: match args.no_receipts {
                 true => None,
+                // The folder of whoever starts it is not that of whom it becomes.
+                false if args.receipts.is_none() && args.user.is_some() => None,
                 false => receipts(args.receipts).map_err(Wrong::Refused)?,
             },
             scrub_rate: args.scrub_rate,
@@ -124,6 +130,8 @@ impl MountConfig {
             uid: args.uid,
             gid: args.gid,
             umask: args.umask,
+            user: args.user,
+            sandbox: args.sandbox == Switch::On,
             fuse_fd: args.fuse_fd.or_else(|| given_as_path(&mountpoint)),
             ready_fd: args.ready_fd,
             verbosity: Verbosity {

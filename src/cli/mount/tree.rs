@@ -45,8 +45,9 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
     check_apart(&dataset, mountpoint, &config.mountpoint)?;
     let options = VfsOptions {
         mountpoint: mountpoint.to_path_buf(),
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
+        // Of whoever mounts, not of whom the daemon becomes.
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
         show_uid: config.uid,
         show_gid: config.gid,
         umask: config.umask.map(u32::from),
