@@ -27,6 +27,7 @@ only '\bclap::|\bindicatif::|\benv_logger::' 'src/cli(\.rs|/)' 'only src/cli may
 only '\barrow_[a-z]+::' 'src/format/metadata(\.rs|/)' 'only src/format/metadata may use arrow'
 only '\blz4_flex::' 'src/format/record\.rs' 'only src/format/record.rs may use lz4_flex'
 only '[^:]\binfer::(get|Infer|Type|is)' 'src/view/sniff\.rs' 'only src/view/sniff.rs may use infer'
+only '\blandlock::|\bseccompiler::' 'src/fuse/confine(\.rs|/)' 'only src/fuse/confine may take rights away'
 only '\bmemmap2::' 'src/storage(\.rs|/)' 'only src/storage may map files'
 only '\bunsafe\b *(\{|fn|impl)' 'src/storage(\.rs|/)' 'only src/storage may be unsafe'
 only '\bstd::fs\b' 'src/storage(\.rs|/)|src/fuse/|src/cli(\.rs|/)' 'only src/storage reaches files of caches'

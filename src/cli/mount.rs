@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use args::Args;
-pub use args::Validate;
+pub use args::{Sandbox, Validate};
 pub use config::MountConfig;
 pub(super) use memory::default_budget;
 pub(super) use tree::check_apart;
@@ -131,8 +131,8 @@ fn serve(mut config: MountConfig) -> Result<()> {
         threads: config.threads,
         confinement: Confinement {
             user,
-            sandbox: config.sandbox,
-            writable: vfs.writable_folders(),
+            writable: (config.sandbox != Sandbox::Off).then(|| vfs.writable_folders()),
+            filter_calls: config.sandbox == Sandbox::Full,
         },
     };
     let options = MountOptions {

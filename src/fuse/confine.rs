@@ -25,11 +25,11 @@ const LANDLOCK: ABI = ABI::V5;
 pub struct Confinement {
     /// Whom it becomes once it has mounted as root.
     pub user: Option<User>,
-    /// Whether its threads may use only the calls of the system that serving takes, and change files
-    /// only below `writable`.
-    pub sandbox: bool,
-    /// Folders below which files may be changed; those that do not exist do not matter.
-    pub writable: Vec<PathBuf>,
+    /// Folders below which its threads may change files, if not everywhere. Those that do not exist do
+    /// not matter.
+    pub writable: Option<Vec<PathBuf>>,
+    /// Whether its threads may use only the calls of the system that serving takes.
+    pub filter_calls: bool,
 }
 
 impl Confinement {
@@ -56,32 +56,34 @@ impl Confinement {
                 },
             )?;
         }
-        if !self.sandbox {
-            return Ok(());
-        }
         // What a kernel lacks is no reason not to serve; it is said.
-        match self.restrict_files() {
-            Ok(RulesetStatus::NotEnforced) => log::info!("sandbox: this kernel has no Landlock"),
-            Ok(status) => log::debug!("sandbox: Landlock is {status:?}"),
-            Err(error) => log::warn!("sandbox: no Landlock: {error}"),
+        if let Some(writable) = &self.writable {
+            match restrict_files(writable) {
+                Ok(RulesetStatus::NotEnforced) => log::info!("sandbox: no Landlock in this kernel"),
+                Ok(status) => log::debug!("sandbox: Landlock is {status:?}"),
+                Err(error) => log::warn!("sandbox: no Landlock: {error}"),
+            }
         }
-        match calls::restrict() {
-            Ok(()) => log::debug!("sandbox: calls of the system are filtered"),
-            Err(error) => log::warn!("sandbox: no filter for calls of the system: {error}"),
+        if self.filter_calls {
+            match calls::restrict() {
+                Ok(()) => log::debug!("sandbox: calls of the system are filtered"),
+                Err(error) => log::warn!("sandbox: calls of the system are not filtered: {error}"),
+            }
         }
         Ok(())
     }
+}
 
-    /// Files can be read as before, and made, changed or removed below the writable folders alone.
-    fn restrict_files(&self) -> Result<RulesetStatus, landlock::RulesetError> {
-        let change = AccessFs::from_write(LANDLOCK);
-        let enforced = Ruleset::default()
-            .handle_access(change | AccessFs::Execute)?
-            .create()?
-            .add_rules(path_beneath_rules(&self.writable, change))?
-            .restrict_self()?;
-        Ok(enforced.ruleset)
-    }
+/// From now on this thread reads files as before, and makes, changes or removes them below `writable`
+/// alone.
+fn restrict_files(writable: &[PathBuf]) -> Result<RulesetStatus, landlock::RulesetError> {
+    let change = AccessFs::from_write(LANDLOCK);
+    let enforced = Ruleset::default()
+        .handle_access(change | AccessFs::Execute)?
+        .create()?
+        .add_rules(path_beneath_rules(writable, change))?
+        .restrict_self()?;
+    Ok(enforced.ruleset)
 }
 
 /// As root nothing that this thread starts may gain rights by running a program: unmounting takes none
@@ -117,15 +119,15 @@ mod tests {
         }
         let confinement = Confinement {
             user: None,
-            sandbox: true,
-            writable: vec![inside.clone(), "/does/not/exist".into()],
+            writable: Some(vec![inside.clone(), "/does/not/exist".into()]),
+            filter_calls: true,
         };
         let denied = |result: io::Result<()>, errno| {
             assert_eq!(result.unwrap_err().raw_os_error(), Some(errno));
         };
         std::thread::scope(|scope| {
             let confined = scope.spawn(|| {
-                let files = confinement.restrict_files();
+                let files = restrict_files(confinement.writable.as_ref().unwrap());
                 confinement.confine_thread().unwrap();
                 for folder in [&inside, &outside] {
                     assert_eq!(fs::read(folder.join("file")).unwrap(), b"text");

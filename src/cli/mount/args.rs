@@ -155,17 +155,21 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME|UID", help_heading = "Mount")]
     pub(super) user: Option<String>,
 
-    /// Whether the serving threads may use only the calls of the system that serving takes, and write
-    /// nowhere but beside manifests that can be migrated and in the folder for temporary files
-    /// (seccomp; Landlock where the kernel has it)
+    /// What the serving threads may not do; files: change files elsewhere than beside manifests that can be
+    /// migrated and in the folder for temporary files, where the kernel has Landlock; full: also use calls
+    /// of the system that serving does not take, which costs some microseconds for each cold sample
+    /// [default: files; bare: full]
     #[arg(
         long,
-        value_name = "WHEN",
+        value_name = "LEVEL",
         value_enum,
-        default_value = "on",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "full",
+        hide_possible_values = false,
         help_heading = "Mount"
     )]
-    pub(super) sandbox: Switch,
+    pub(super) sandbox: Option<Sandbox>,
 
     /// Serve on this file descriptor: /dev/fuse, opened and mounted by a process that may mount, for
     /// a daemon that may not. MOUNTPOINT then is only shown, and whoever mounted it unmounts it. A
@@ -224,6 +228,17 @@ pub(super) enum Switch {
     On,
     /// No
     Off,
+}
+
+/// How far the serving threads are confined.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Sandbox {
+    /// Only so far that they gain no privileges
+    Off,
+    /// They change files only where they must
+    Files,
+    /// And use only the calls of the system that they must
+    Full,
 }
 
 /// When checksums are compared.

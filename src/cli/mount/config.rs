@@ -8,7 +8,7 @@ use std::path::{self, Path, PathBuf};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use super::args::{Args, Collision, Switch, Validate};
+use super::args::{Args, Collision, Sandbox, Switch, Validate};
 use super::memory::default_budget;
 use crate::cli::cache_list::read_list;
 use crate::cli::{LogFormat, Verbosity};
@@ -59,8 +59,8 @@ pub struct MountConfig {
     pub umask: Option<u16>,
     /// Whom to become, by name or number.
     pub user: Option<String>,
-    /// Restrict the serving threads.
-    pub sandbox: bool,
+    /// How far the serving threads are confined.
+    pub sandbox: Sandbox,
     /// A mounted /dev/fuse to serve on, instead of mounting.
     pub fuse_fd: Option<i32>,
     /// Where to say that the mount answers.
@@ -131,7 +131,7 @@ impl MountConfig {
             gid: args.gid,
             umask: args.umask,
             user: args.user,
-            sandbox: args.sandbox == Switch::On,
+            sandbox: args.sandbox.unwrap_or(Sandbox::Files),
             fuse_fd: args.fuse_fd.or_else(|| given_as_path(&mountpoint)),
             ready_fd: args.ready_fd,
             verbosity: Verbosity {
