@@ -181,14 +181,30 @@ impl Cache {
         Ok(row.length > LZ4_AHEAD && self.compression(sample)? == Compression::Lz4)
     }
 
-    /// Calls `work` with the sample's record after its envelope has been compared. `wanted` says
-    /// how many payload bytes will be asked for, so that they can be read along; any number is
-    /// right.
+    /// Calls `work` with the sample's record after its envelope has been compared and its shard
+    /// passed, as far as checksums are known. `wanted` says how many payload bytes will be asked
+    /// for, so that they can be read along; any number is right.
     ///
     /// # Errors
-    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when header, envelope or lengths are wrong;
-    /// [`Error::Io`].
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when header, envelope, lengths or a checksum are
+    /// wrong; [`Error::Io`].
     pub fn with_record<T>(
+        &self,
+        sample: u64,
+        wanted: u64,
+        work: impl FnOnce(&mut Record<'_>) -> T,
+    ) -> Result<T> {
+        self.with_stored_record(sample, wanted, |record| {
+            self.gates.pass(self, record.shard)?;
+            Ok(work(record))
+        })?
+    }
+
+    /// [`Cache::with_record`] whatever checksums say, for whoever checks.
+    ///
+    /// # Errors
+    /// As there, less checksums.
+    pub fn with_stored_record<T>(
         &self,
         sample: u64,
         wanted: u64,
@@ -211,9 +227,6 @@ impl Cache {
             let layout = self.read_head(sample, row, shard, &file, scratch, likely)?;
             self.compare_envelope(sample, row, shard, &file, scratch, layout)?;
             self.intact()?;
-            if let Some(gates) = &self.gates {
-                gates.pass(self, shard)?;
-            }
             let payload_at = usize::try_from(layout.payload_offset - row.offset).unwrap_or(0);
             let mut record = Record {
                 cache: self,
