@@ -12,6 +12,7 @@ mod guard;
 mod mount;
 mod mount_table;
 mod session;
+mod workers;
 
 pub use confine::{Confinement, User};
 pub use mount::{
