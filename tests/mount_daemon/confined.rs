@@ -16,7 +16,9 @@ use crate::{assert_ready, place, text};
 /// A value of each thread's `/proc/PID/task/TID/status`, by the thread's name.
 fn threads(guard: &MountGuard, key: &str) -> BTreeMap<String, String> {
     let tasks = format!("/proc/{}/task", guard.pid().as_raw_nonzero());
-    let tasks = fs::read_dir(tasks).unwrap().map(|task| task.unwrap().path());
+    let tasks = fs::read_dir(tasks)
+        .unwrap()
+        .map(|task| task.unwrap().path());
     // A thread may end while it is looked at.
     let found = tasks.filter_map(|task| {
         let name = fs::read_to_string(task.join("comm")).ok()?;
