@@ -5,6 +5,7 @@
 
 mod access;
 mod attr;
+mod caches;
 mod control;
 mod counters;
 mod damage;
@@ -17,6 +18,7 @@ mod names;
 mod node;
 mod payloads;
 mod read;
+mod rescan;
 mod scrub;
 mod snapshots;
 mod status;
@@ -24,9 +26,7 @@ mod tree;
 mod views;
 mod xattr;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError, Written};
@@ -34,8 +34,7 @@ pub use counters::{Counters, Request};
 pub use in_flight::Serving;
 pub use node::Ino;
 
-use access::Permissions;
-use arc_swap::ArcSwapOption;
+use caches::{Caches, Mounted};
 use damage::Damage;
 use in_flight::InFlight;
 use lazy_file::LazyFile;
@@ -43,15 +42,15 @@ use log_level::LogLevel;
 use migration::Migration;
 use node::{MAX_SAMPLES, MAX_SLOTS, Node};
 use payloads::Payloads;
+use rescan::Rescan;
 use scrub::{Forget, Scrub};
 use snapshots::Snapshots;
 use views::Views;
 
-use crate::cache::Cache;
 use crate::dataset::{Dataset, Entry};
 use crate::error::{Error, Result};
 use crate::format::MANIFEST_FILE;
-use crate::format::manifest::{FormatVersion, Manifest};
+use crate::format::manifest::FormatVersion;
 use crate::storage::{self, ScratchFile};
 use crate::view::{OnCollision, ViewSpec};
 
@@ -109,63 +108,12 @@ impl Default for VfsOptions {
     }
 }
 
-/// One cache in the tree.
-#[derive(Debug)]
-struct Mounted {
-    entry: Entry,
-    permissions: Permissions,
-    /// Its name under `/by-name`, when its source name can be one.
-    link: Option<String>,
-    /// The manifest that a migration has put in the place of the one that was loaded.
-    migrated: ArcSwapOption<Vec<u8>>,
-}
-
-impl Mounted {
-    fn slot(&self) -> u64 {
-        self.entry.position as u64
-    }
-
-    fn cache(&self) -> &Cache {
-        &self.entry.cache
-    }
-
-    /// The manifest as it is now.
-    fn manifest_version(&self) -> FormatVersion {
-        match self.migrated.load().is_some() {
-            true => FormatVersion::V3,
-            false => self.cache().manifest().version,
-        }
-    }
-
-    /// Takes the manifest from disk, if it is the migrated form of the one that was loaded. Once
-    /// taken it stays: its node is one that never changes.
-    fn reload_manifest(&self) {
-        let loaded = self.cache().manifest();
-        if loaded.version == FormatVersion::V3 || self.migrated.load().is_some() {
-            return;
-        }
-        let migrated = Manifest {
-            version: FormatVersion::V3,
-            cache_id: Some(self.entry.cache_id),
-            ..loaded.clone()
-        };
-        if let Ok((manifest, bytes)) = Cache::read_manifest(self.cache().dir())
-            && manifest == migrated
-        {
-            self.migrated.store(Some(Arc::new(bytes)));
-        }
-    }
-}
-
 /// The tree over one list of caches.
 #[derive(Debug)]
 pub struct Vfs {
     options: VfsOptions,
     dataset: Dataset,
-    caches: Vec<Mounted>,
-    by_id: HashMap<u64, usize>,
-    by_slot: HashMap<u64, usize>,
-    by_link: HashMap<String, usize>,
+    caches: Caches,
     skipped: Vec<String>,
     started: SystemTime,
     newest: SystemTime,
@@ -178,6 +126,7 @@ pub struct Vfs {
     scrub: Scrub,
     forget: Forget,
     log_level: LogLevel,
+    rescan: Rescan,
     views: Views,
     joined: LazyFile,
 }
@@ -189,53 +138,21 @@ impl Vfs {
     /// [`Error::Refused`] for more caches or samples than inode numbers can tell apart;
     /// [`Error::View`] for a view that was asked for and cannot be shown.
     pub fn new(dataset: Dataset, options: VfsOptions) -> Result<Self> {
-        let links = tree::link_names(dataset.entries());
-        let caches: Vec<Mounted> = dataset
-            .entries()
-            .iter()
-            .zip(links)
-            .map(|(entry, link)| Mounted {
-                permissions: Permissions::of(&entry.cache, &options),
-                entry: entry.clone(),
-                link,
-                migrated: ArcSwapOption::empty(),
-            })
-            .collect();
-        for mounted in &caches {
-            let too_many =
-                mounted.slot() >= MAX_SLOTS || mounted.cache().sample_count() > MAX_SAMPLES;
-            if too_many {
-                let reason = format!(
-                    "too many caches (over {MAX_SLOTS}) or samples (over {MAX_SAMPLES}) for one mount"
-                );
-                return Err(Error::refused(mounted.cache().dir(), reason));
-            }
+        for entry in dataset.entries() {
+            check_numbers(entry)?;
         }
+        let caches = Caches::new(dataset.entries(), &options);
         let views = Views::new(&caches, &options)?;
-        let numbered = |key: fn(&Mounted) -> u64| {
-            let keys = caches.iter().enumerate();
-            keys.map(|(n, mounted)| (key(mounted), n)).collect()
-        };
-        let by_link = caches
-            .iter()
-            .enumerate()
-            .filter_map(|(n, mounted)| Some((mounted.link.clone()?, n)));
-        let newest = caches
-            .iter()
-            .map(|mounted| mounted.cache().index_info().mtime)
-            .max();
         let started = SystemTime::now();
         Ok(Self {
-            by_id: numbered(|mounted| mounted.entry.cache_id),
-            by_slot: numbered(Mounted::slot),
-            by_link: by_link.collect(),
             skipped: dataset.skipped().iter().map(Error::chain).collect(),
             started,
             migration: Migration::new(started),
             scrub: Scrub::new(options.scrub_rate),
             forget: Forget::default(),
             log_level: LogLevel::new(started),
-            newest: newest.unwrap_or(SystemTime::UNIX_EPOCH),
+            newest: caches.newest(),
+            rescan: Rescan::new(started),
             counters: Counters::default(),
             in_flight: InFlight::new(),
             damage: Damage::default(),
@@ -274,7 +191,7 @@ impl Vfs {
 
     /// The cache in slot `slot`.
     fn at_slot(&self, slot: u64) -> Option<&Mounted> {
-        self.caches.get(*self.by_slot.get(&slot)?)
+        self.caches.by_slot(slot)
     }
 
     fn mounted(&self, slot: u64) -> Result<&Mounted, VfsError> {
@@ -284,4 +201,15 @@ impl Vfs {
     fn node(&self, ino: Ino) -> Result<Node, VfsError> {
         Node::of(ino).ok_or(VfsError::NotFound)
     }
+}
+
+/// Whether inode numbers can tell the cache and its samples apart.
+fn check_numbers(entry: &Entry) -> Result<()> {
+    if entry.position as u64 >= MAX_SLOTS || entry.cache.sample_count() > MAX_SAMPLES {
+        let reason = format!(
+            "too many caches (over {MAX_SLOTS}) or samples (over {MAX_SAMPLES}) for one mount"
+        );
+        return Err(Error::refused(entry.cache.dir(), reason));
+    }
+    Ok(())
 }

@@ -18,6 +18,7 @@ impl Vfs {
             Node::ControlFile(ControlFile::LogLevel) => {
                 self.log_level.set(data).map(|()| Written::All)
             }
+            Node::ControlFile(ControlFile::Caches) => self.command_rescan(data),
             Node::ControlFile(ControlFile::Verify) => self.command_scrub(data),
             Node::Snapshot(number) => {
                 let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
@@ -68,6 +69,7 @@ impl Vfs {
             Node::ControlFile(ControlFile::Migrate) | Node::Migrating => {
                 Some(self.migration.result())
             }
+            Node::ControlFile(ControlFile::Caches) => Some(self.rescan.result()),
             Node::ControlFile(ControlFile::LogLevel) => Some(self.log_level.text()),
             _ => None,
         }

@@ -38,6 +38,7 @@ const FIRST_SAMPLE: u64 = 16;
 /// A file in `/.control`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum ControlFile {
+    Caches,
     Damaged,
     LogLevel,
     Migrate,
@@ -47,7 +48,8 @@ pub(super) enum ControlFile {
 
 impl ControlFile {
     /// All of them, in the order in which the folder lists them.
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
+        Self::Caches,
         Self::Damaged,
         Self::LogLevel,
         Self::Migrate,
@@ -57,6 +59,7 @@ impl ControlFile {
 
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Caches => "caches",
             Self::Damaged => "damaged",
             Self::LogLevel => "log-level",
             Self::Migrate => "migrate",

@@ -17,6 +17,7 @@ mod doctor;
 mod end;
 mod fstab;
 mod logs;
+mod rescan;
 mod start;
 mod systemd;
 mod umount;

@@ -2,6 +2,7 @@ complete -c datasetrt-mount -l caches-from -d 'Read more cache folders from FILE
 complete -c datasetrt-mount -l validate-cache -d 'Compare the SHA-256 of all files: before mounting, or of each shard before its first byte is served [default when absent: check the structure only; bare: startup]' -r -f -a "startup\t'All of them, before mounting'
 access\t'Each shard\'s once, before its first byte is served'"
 complete -c datasetrt-mount -l receipts -d 'Keep receipts in DIR: caches whose files have not changed since --validate-cache found all of them right are not hashed again [default: $XDG_CACHE_HOME/datasetrt or ~/.cache/datasetrt]' -r -F
+complete -c datasetrt-mount -l watch -d 'Look every SECONDS for caches of format 3 that were published below the given folders, and show them too; `echo rescan > MOUNTPOINT/.control/caches` does it at once' -r
 complete -c datasetrt-mount -l scrub-rate -d 'Most bytes per second that a check behind the mount reads (docs/safety.md); 0 for no limit' -r
 complete -c datasetrt-mount -l cache-memory -d 'Most memory for decoded samples, such as 64MiB; a compressed sample that is read in pieces must fit [default: a quarter of the memory of the machine or control group, at most 1GiB]' -r
 complete -c datasetrt-mount -l view -d 'Show samples under /views/NAME by a path template, such as \'cats={label}/{sample_id:08}{ext} where label == "cat"\'; may be given again (docs/views.md)' -r

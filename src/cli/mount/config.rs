@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
 
@@ -31,6 +32,8 @@ pub struct MountConfig {
     pub receipts: Option<PathBuf>,
     /// Bytes per second that a check behind the mount may read; 0 without a limit.
     pub scrub_rate: u64,
+    /// Seconds between looks for new caches.
+    pub watch: Option<NonZeroU32>,
     /// Bytes for decoded samples.
     pub cache_memory: u64,
     /// Views to show beside those that need no template.
@@ -114,6 +117,7 @@ impl MountConfig {
                 false => receipts(args.receipts).map_err(Wrong::Refused)?,
             },
             scrub_rate: args.scrub_rate,
+            watch: args.watch,
             cache_memory: args.cache_memory.unwrap_or_else(default_budget),
             views: parse_views(&args.view)?,
             on_collision: match args.on_collision {
