@@ -220,10 +220,12 @@ mod tests {
         let (first, second) = (InFlight::new(), InFlight::new());
         for _ in 0..10 {
             std::thread::scope(|scope| {
-                scope.spawn(|| {
+                let thread = scope.spawn(|| {
                     drop(first.begin(Request::Read, Ino(1)));
                     drop(second.begin(Request::Read, Ino(1)));
                 });
+                // The slot is free once the thread has gone, which the scope does not wait for.
+                thread.join().unwrap();
             });
         }
         for requests in [first, second] {
