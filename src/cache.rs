@@ -3,6 +3,7 @@
 
 mod gates;
 mod record;
+mod sizes;
 mod survey;
 mod validate;
 
@@ -15,6 +16,7 @@ use bytes::Bytes;
 use gates::Gates;
 pub use gates::{Level, Verified};
 pub use record::Record;
+use sizes::Sizes;
 pub use survey::Survey;
 pub use validate::{DecodedSums, FileCheck};
 
@@ -54,6 +56,7 @@ pub struct Cache {
     metadata: MappedFile,
     dir_info: FileInfo,
     shards: ShardFiles,
+    sizes: Sizes,
     gates: Gates,
 }
 
@@ -73,6 +76,7 @@ impl Cache {
         let metadata = MappedFile::open(&dir.join(METADATA_FILE))?;
         let table = open_table(&dir.join(METADATA_FILE), &metadata, &manifest)?;
         let cache = Self {
+            sizes: Sizes::new(manifest.sample_count),
             envelope: Envelope::new(&manifest.schema),
             dir_info: storage::stat(dir)?,
             dir: dir.to_path_buf(),

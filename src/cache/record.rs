@@ -136,6 +136,19 @@ impl Cache {
         Ok(len)
     }
 
+    /// As [`Cache::payload_len`], but from memory where the length was asked for before.
+    ///
+    /// # Errors
+    /// As [`Cache::payload_len`].
+    pub fn remembered_len(&self, sample: u64) -> Result<u64> {
+        if let Some(len) = self.sizes.get(sample) {
+            return Ok(len);
+        }
+        let len = self.payload_len(sample)?;
+        self.sizes.note(sample, len);
+        Ok(len)
+    }
+
     /// Has the system read the sample's record ahead, up to 1 MiB of it, so that a cold disk is
     /// waited for once. Says nothing of a record that cannot be read.
     pub fn read_ahead(&self, sample: u64) {

@@ -291,7 +291,7 @@ impl Vfs {
                 self.at_sample(slot, sample);
                 let size = mounted
                     .cache()
-                    .payload_len(sample)
+                    .remembered_len(sample)
                     .map_err(|error| self.damaged(slot, sample, error))?;
                 let attr = self.of_cache(ino, mounted, FileKind::File, size);
                 let links = self.by_slot.get(&slot);
