@@ -111,11 +111,11 @@ fn serve(mut config: MountConfig) -> Result<()> {
         )
     })?;
 
+    let user = config.user.as_deref().map(User::find).transpose()?;
     let mountpoint = match fuse_fd {
         Some(_) => config.mountpoint.clone(),
         None => fuse::prepare(&config.mountpoint, config.allow_other)?,
     };
-    let user = config.user.as_deref().map(User::find).transpose()?;
     let open = || tree::open(&config, &mountpoint);
     let vfs = Arc::new(match &user {
         Some(user) => user

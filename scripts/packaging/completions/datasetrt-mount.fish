@@ -15,7 +15,7 @@ complete -c datasetrt-mount -l threads -d 'Threads that answer the kernel; more 
 complete -c datasetrt-mount -l uid -d 'Owner of all files [default: that of each cache]' -r
 complete -c datasetrt-mount -l gid -d 'Group of all files [default: that of each cache]' -r
 complete -c datasetrt-mount -l umask -d 'Permission bits to take away from 0444, in octal [default: those that each cache lacks]' -r
-complete -c datasetrt-mount -l user -d 'Once mounted as root, become this user, who must be able to read the caches; who may come in is for --allow-other to say' -r
+complete -c datasetrt-mount -l user -d 'Once mounted as root, become this user, who must be able to read the caches; takes --allow-other, and cannot be said in -o, where `user` is a word of mount(8)' -r
 complete -c datasetrt-mount -l sandbox -d 'What the serving threads may not do; files: change files elsewhere than beside manifests that can be migrated and in the folder for temporary files, where the kernel has Landlock; full: also use calls of the system that serving does not take, which costs some microseconds for each cold sample [default: files; bare: full]' -r -f -a "off\t'Only so far that they gain no privileges'
 files\t'They change files only where they must'
 full\t'And use only the calls of the system that they must'"

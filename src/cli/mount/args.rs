@@ -156,8 +156,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "MASK", value_parser = parse_umask, help_heading = "Mount")]
     pub(super) umask: Option<u16>,
 
-    /// Once mounted as root, become this user, who must be able to read the caches; who may come in is
-    /// for --allow-other to say
+    /// Once mounted as root, become this user, who must be able to read the caches; takes
+    /// --allow-other, and cannot be said in -o, where `user` is a word of mount(8)
     #[arg(long, value_name = "NAME|UID", help_heading = "Mount")]
     pub(super) user: Option<String>,
 

@@ -104,6 +104,13 @@ impl MountConfig {
                 "a cache folder and a mountpoint are needed (in this order)",
             ));
         }
+        let fuse_fd = args.fuse_fd.or_else(|| given_as_path(&mountpoint));
+        if args.user.is_some() && !args.allow_other && fuse_fd.is_none() {
+            return Err(usage(
+                "--user needs --allow-other: a mount by root without it is for root alone, and the daemon would be \
+                 somebody else",
+            ));
+        }
         Ok(Self {
             caches: absolute_all(paths).map_err(Wrong::Refused)?,
             caches_from: args.caches_from,
@@ -136,7 +143,7 @@ impl MountConfig {
             umask: args.umask,
             user: args.user,
             sandbox: args.sandbox.unwrap_or(Sandbox::Files),
-            fuse_fd: args.fuse_fd.or_else(|| given_as_path(&mountpoint)),
+            fuse_fd,
             ready_fd: args.ready_fd,
             verbosity: Verbosity {
                 verbose: args.verbose,
