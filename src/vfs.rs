@@ -11,11 +11,15 @@ mod damage;
 mod joined;
 mod lazy_file;
 mod log_level;
+mod log_lines;
+mod metrics;
 mod migration;
 mod names;
 mod node;
 mod payloads;
+mod prefetch;
 mod read;
+mod slow;
 mod snapshots;
 mod status;
 mod tree;
@@ -25,10 +29,11 @@ mod xattr;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError, Written};
 pub use counters::{Counters, Request};
+pub use log_lines::LogLines;
 pub use node::Ino;
 
 use access::Permissions;
@@ -39,6 +44,8 @@ use log_level::LogLevel;
 use migration::Migration;
 use node::{MAX_SAMPLES, MAX_SLOTS, Node};
 use payloads::Payloads;
+use prefetch::Prefetch;
+use slow::SlowReads;
 use snapshots::Snapshots;
 use views::Views;
 
@@ -75,6 +82,8 @@ pub struct VfsOptions {
     pub view_metadata: bool,
     /// Whether samples have extended attributes.
     pub xattrs: bool,
+    /// What `/.control/log` shows.
+    pub log: Arc<LogLines>,
 }
 
 impl Default for VfsOptions {
@@ -92,6 +101,7 @@ impl Default for VfsOptions {
             on_collision: OnCollision::Refuse,
             view_metadata: true,
             xattrs: false,
+            log: Arc::default(),
         }
     }
 }
@@ -162,6 +172,8 @@ pub struct Vfs {
     snapshots: Snapshots,
     migration: Migration,
     log_level: LogLevel,
+    prefetch: Prefetch,
+    slow: SlowReads,
     views: Views,
     joined: LazyFile,
 }
@@ -217,6 +229,8 @@ impl Vfs {
             started,
             migration: Migration::new(started),
             log_level: LogLevel::new(started),
+            prefetch: Prefetch::new(options.cache_memory, started),
+            slow: SlowReads::default(),
             newest: newest.unwrap_or(SystemTime::UNIX_EPOCH),
             counters: Counters::default(),
             damage: Damage::default(),
@@ -236,9 +250,23 @@ impl Vfs {
         &self.counters
     }
 
+    /// Notes how long a request about node `ino` took.
+    pub fn note_time(&self, request: Request, ino: Ino, took: Duration) {
+        self.counters.note_time(request, took);
+        if request == Request::Read
+            && self.slow.is_slow(took)
+            && let Some(Node::Sample(slot, sample)) = Node::of(ino)
+        {
+            self.slow.note((slot, sample), took, Instant::now());
+        }
+    }
+
     /// Gives back memory that was not used for a while; to be called every few seconds.
     pub fn tidy(&self) {
-        self.payloads.drop_idle(Instant::now());
+        let now = Instant::now();
+        self.prefetch.drop_idle(now);
+        self.payloads.drop_idle(now);
+        self.slow.forget_old(now);
     }
 
     /// The cache in slot `slot`.

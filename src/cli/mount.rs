@@ -97,10 +97,12 @@ fn serve(mut config: MountConfig) -> Result<()> {
         launcher.map_err(|source| Error::io(PROGRAM, "reach the launching process", source))?;
     config.add_listed()?;
     let log_file = config.log_file.as_deref();
+    let lines = Arc::default();
     let log = LogOptions {
         verbosity: config.verbosity,
         format: config.log_format,
         file: log_file,
+        kept: Some(&lines),
     };
     start_logging(PROGRAM, log).map_err(|source| {
         Error::io(
@@ -114,7 +116,7 @@ fn serve(mut config: MountConfig) -> Result<()> {
         Some(_) => config.mountpoint.clone(),
         None => fuse::prepare(&config.mountpoint, config.allow_other)?,
     };
-    let vfs = Arc::new(tree::open(&config, &mountpoint)?);
+    let vfs = Arc::new(tree::open(&config, &mountpoint, &lines)?);
     let options = MountOptions {
         mountpoint,
         allow_other: config.allow_other,

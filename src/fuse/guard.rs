@@ -4,11 +4,12 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use fuser::{Errno, INodeNo};
 
 use super::errno::{Call, report};
-use crate::vfs::{Request, Vfs, VfsError};
+use crate::vfs::{Ino, Request, Vfs, VfsError};
 
 /// A [`Vfs`] behind a panic guard.
 pub(super) struct Guarded(Arc<Vfs>);
@@ -34,7 +35,10 @@ impl Guarded {
         serve: impl FnOnce(&Arc<Vfs>) -> Result<T, VfsError>,
     ) -> Result<T, Errno> {
         self.note(request);
-        guarded(&self.0, Call { request, ino }, || serve(&self.0))
+        let start = Instant::now();
+        let answer = guarded(&self.0, Call { request, ino }, || serve(&self.0));
+        self.0.note_time(request, Ino(ino.0), start.elapsed());
+        answer
     }
 
     /// Runs work that takes its time on a thread of its own, and then sends the reply, so that the
@@ -46,10 +50,17 @@ impl Guarded {
         work: impl FnOnce(&Arc<Vfs>) -> Result<T, VfsError> + Send + 'static,
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        let vfs = Arc::clone(&self.0);
+        let (vfs, start) = (Arc::clone(&self.0), Instant::now());
         let call = Call { request, ino };
         let worker = thread::Builder::new().name("slow".to_owned());
-        let started = worker.spawn(move || reply(guarded(&vfs, call, || work(&vfs))));
+        let started = worker.spawn(move || {
+            let answer = guarded(&vfs, call, || work(&vfs));
+            // A command that is written is timed as it is taken.
+            if request != Request::Write {
+                vfs.note_time(request, Ino(ino.0), start.elapsed());
+            }
+            reply(answer);
+        });
         if let Err(error) = started {
             // The reply was dropped with the closure, which answers EIO.
             log::error!("{call}: cannot start a thread: {error}");

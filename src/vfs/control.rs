@@ -11,13 +11,28 @@ impl Vfs {
     /// Takes a command for a control file.
     ///
     /// # Errors
-    /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
+    /// As [`Vfs::write_at`].
     pub fn write(self: &Arc<Self>, ino: Ino, data: &[u8]) -> Result<Written, VfsError> {
+        self.write_at(ino, 0, data)
+    }
+
+    /// Takes a command for a control file. Only a list of samples to read ahead may come in pieces,
+    /// each at the offset where the one before it ended.
+    ///
+    /// # Errors
+    /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
+    pub fn write_at(
+        self: &Arc<Self>,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<Written, VfsError> {
         match self.node(ino)? {
             Node::ControlFile(ControlFile::Migrate) | Node::Migrating => self.start_migration(data),
             Node::ControlFile(ControlFile::LogLevel) => {
                 self.log_level.set(data).map(|()| Written::All)
             }
+            Node::ControlFile(ControlFile::Prefetch) => Ok(self.start_prefetch(ino, offset, data)),
             _ => Err(VfsError::ReadOnly),
         }
     }
@@ -53,6 +68,7 @@ impl Vfs {
                 Some(self.migration.result())
             }
             Node::ControlFile(ControlFile::LogLevel) => Some(self.log_level.text()),
+            Node::ControlFile(ControlFile::Prefetch) => Some(self.prefetch.result()),
             _ => None,
         }
     }

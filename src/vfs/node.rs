@@ -39,20 +39,34 @@ const FIRST_SAMPLE: u64 = 16;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum ControlFile {
     Damaged,
+    Log,
     LogLevel,
+    Metrics,
     Migrate,
+    Prefetch,
     Status,
 }
 
 impl ControlFile {
     /// All of them, in the order in which the folder lists them.
-    pub(super) const ALL: [Self; 4] = [Self::Damaged, Self::LogLevel, Self::Migrate, Self::Status];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Damaged,
+        Self::Log,
+        Self::LogLevel,
+        Self::Metrics,
+        Self::Migrate,
+        Self::Prefetch,
+        Self::Status,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Damaged => "damaged",
+            Self::Log => "log",
             Self::LogLevel => "log-level",
+            Self::Metrics => "metrics",
             Self::Migrate => "migrate",
+            Self::Prefetch => "prefetch",
             Self::Status => "status",
         }
     }

@@ -12,6 +12,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/metrics.rs"]
+mod metrics;
 
 mod counted;
 mod counts;
@@ -26,6 +28,7 @@ mod mapping;
 mod migrate;
 mod migrate_disk;
 mod migrate_many;
+mod observe;
 mod places;
 mod reading;
 mod resources;
