@@ -18,6 +18,7 @@ mod fstab;
 mod logs;
 mod start;
 mod systemd;
+mod top;
 mod umount;
 mod views;
 
