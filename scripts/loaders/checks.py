@@ -123,6 +123,14 @@ def numpy(seen):
     array = numpy.load(ORIGINALS / "files/arrays/large.npy")
     assert isinstance(seen["array"], numpy.memmap)
     assert (seen["array"] == array).all() and (seen["rows"] == array[[0, 1000, -1]]).all()
+    for name in ("small", "large"):
+        array = numpy.load(ORIGINALS / f"files/arrays/{name}.npy")
+        for mode in ("r", "c"):
+            mapped = numpy.load(VIEWS / f"files/arrays/{name}.npy", mmap_mode=mode)
+            assert mapped.shape == array.shape and (mapped == array).all()
+        mapped[0] = -1
+        again = numpy.load(VIEWS / f"files/arrays/{name}.npy", mmap_mode="r")
+        assert (again == array).all(), "what is written to a private map stays private"
 
 
 def h5py(seen):
@@ -151,6 +159,10 @@ def duckdb_join(seen):
 
 
 def pyarrow(seen):
+    import pyarrow.ipc
+
+    with pyarrow.memory_map(str(MOUNT / "metadata.arrow")) as mapped:
+        assert pyarrow.ipc.open_file(mapped).read_all().equals(seen["joined"])
     joined = seen["joined"].select(["path", "size", "path_meta", "label"]).to_pylist()
     files = {}
     for folder in ("pictures", "sounds", "files"):

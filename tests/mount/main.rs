@@ -23,6 +23,7 @@ mod index;
 mod killed;
 mod listing;
 mod live;
+mod loader;
 mod locks;
 mod mapping;
 mod migrate;

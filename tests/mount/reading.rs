@@ -171,6 +171,7 @@ fn is_whole(name: &str, text: &[u8]) -> bool {
     match name {
         "damaged" => text.ends_with(b"\n") && text.starts_with(b"0/1: "),
         "log" => text.starts_with(b"20") && text.ends_with(b"\n"),
+        "log-level" => text == b"info\n",
         "metrics" => {
             metrics::assert_histograms_are_whole(std::str::from_utf8(text).unwrap());
             true
@@ -191,7 +192,15 @@ fn control_files_are_whole_in_every_way_of_reading() {
     live.read("samples/0/1").unwrap_err();
     fs::write(live.path(".control/migrate"), "3\n").unwrap();
     fs::write(live.path(".control/prefetch"), "0/0\n").unwrap();
-    for name in ["damaged", "log", "metrics", "migrate", "prefetch", "status"] {
+    for name in [
+        "damaged",
+        "log",
+        "log-level",
+        "metrics",
+        "migrate",
+        "prefetch",
+        "status",
+    ] {
         check_control(&live, name, place.path());
     }
     for file in ["manifest.json", "metadata.arrow"] {
