@@ -32,6 +32,8 @@ mod observe;
 mod prefetch;
 #[path = "vfs/reads.rs"]
 mod reads;
+#[path = "vfs/scrub.rs"]
+mod scrub;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,6 +4,7 @@
 //! In the steady state nothing is allocated: each thread keeps its buffers.
 
 use std::cell::RefCell;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -37,9 +38,42 @@ struct Scratch {
     /// The usual spelling of the sample's metadata.
     usual: Vec<u8>,
     /// The record's first bytes.
-    head: Vec<u8>,
+    head: Buffer,
     /// A stored payload that did not fit into `head`, or an unusual envelope.
-    rest: Vec<u8>,
+    rest: Buffer,
+}
+
+/// Bytes that keep their place in memory, and what they hold, while the length in use goes up and
+/// down: nothing is cleared that will be overwritten.
+#[derive(Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Buffer {
+    /// Sets the length in use; the bytes are whatever was there, or zeros.
+    fn sized(&mut self, len: u64) -> Result<&mut [u8], Fault> {
+        self.len = usize::try_from(len).map_err(|_| {
+            Fault::new(
+                crate::error::FaultKind::Length,
+                "a length that fits into memory",
+                len.to_string(),
+            )
+        })?;
+        if self.bytes.len() < self.len {
+            self.bytes.resize(self.len, 0);
+        }
+        Ok(self.bytes.get_mut(..self.len).unwrap_or_default())
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
 }
 
 thread_local! {
@@ -50,26 +84,14 @@ thread_local! {
 fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     let mut scratch = SCRATCH.take();
     let result = work(&mut scratch);
-    for buffer in [&mut scratch.usual, &mut scratch.head, &mut scratch.rest] {
-        if buffer.capacity() > KEEP_BUFFER {
-            *buffer = Vec::new();
+    let Scratch { usual, head, rest } = &mut scratch;
+    for bytes in [usual, &mut head.bytes, &mut rest.bytes] {
+        if bytes.capacity() > KEEP_BUFFER {
+            *bytes = Vec::new();
         }
     }
     SCRATCH.set(scratch);
     result
-}
-
-/// Sets the length of `buffer` without clearing what it holds already.
-fn sized(buffer: &mut Vec<u8>, len: u64) -> Result<&mut [u8], Fault> {
-    let len = usize::try_from(len).map_err(|_| {
-        Fault::new(
-            crate::error::FaultKind::Length,
-            "a length that fits into memory",
-            len.to_string(),
-        )
-    })?;
-    buffer.resize(len, 0);
-    Ok(buffer.as_mut_slice())
 }
 
 /// The geometry of a record, from its header.
@@ -92,7 +114,7 @@ pub struct Record<'a> {
     layout: Layout,
     /// The first bytes of the stored payload, as far as they were read with the head.
     ahead: &'a [u8],
-    rest: &'a mut Vec<u8>,
+    rest: &'a mut Buffer,
 }
 
 impl Cache {
@@ -111,6 +133,19 @@ impl Cache {
         if len == 0 {
             self.with_record(sample, 0, |record| record.decode(&mut []))??;
         }
+        Ok(len)
+    }
+
+    /// As [`Cache::payload_len`], but from memory where the length was asked for before.
+    ///
+    /// # Errors
+    /// As [`Cache::payload_len`].
+    pub fn remembered_len(&self, sample: u64) -> Result<u64> {
+        if let Some(len) = self.sizes.get(sample) {
+            return Ok(len);
+        }
+        let len = self.payload_len(sample)?;
+        self.sizes.note(sample, len);
         Ok(len)
     }
 
@@ -158,14 +193,30 @@ impl Cache {
         Ok(row.length > LZ4_AHEAD && self.compression(sample)? == Compression::Lz4)
     }
 
-    /// Calls `work` with the sample's record after its envelope has been compared. `wanted` says
-    /// how many payload bytes will be asked for, so that they can be read along; any number is
-    /// right.
+    /// Calls `work` with the sample's record after its envelope has been compared and its shard
+    /// passed, as far as checksums are known. `wanted` says how many payload bytes will be asked
+    /// for, so that they can be read along; any number is right.
     ///
     /// # Errors
-    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when header, envelope or lengths are wrong;
-    /// [`Error::Io`].
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when header, envelope, lengths or a checksum are
+    /// wrong; [`Error::Io`].
     pub fn with_record<T>(
+        &self,
+        sample: u64,
+        wanted: u64,
+        work: impl FnOnce(&mut Record<'_>) -> T,
+    ) -> Result<T> {
+        self.with_stored_record(sample, wanted, |record| {
+            self.gates.pass(self, record.shard)?;
+            Ok(work(record))
+        })?
+    }
+
+    /// [`Cache::with_record`] whatever checksums say, for whoever checks.
+    ///
+    /// # Errors
+    /// As there, less checksums.
+    pub fn with_stored_record<T>(
         &self,
         sample: u64,
         wanted: u64,
@@ -188,9 +239,6 @@ impl Cache {
             let layout = self.read_head(sample, row, shard, &file, scratch, likely)?;
             self.compare_envelope(sample, row, shard, &file, scratch, layout)?;
             self.intact()?;
-            if let Some(gates) = &self.gates {
-                gates.pass(self, shard)?;
-            }
             let payload_at = usize::try_from(layout.payload_offset - row.offset).unwrap_or(0);
             let mut record = Record {
                 cache: self,
@@ -221,7 +269,10 @@ impl Cache {
             return Err(self.no_such_sample(sample));
         };
         let head_len = row.length.min(likely);
-        let head = sized(&mut scratch.head, head_len).map_err(|f| damaged(f, row.offset))?;
+        let head = scratch
+            .head
+            .sized(head_len)
+            .map_err(|f| damaged(f, row.offset))?;
         self.read_at(shard, file, head, row.offset)?;
 
         let header = head.first_chunk().copied().unwrap_or_default();
@@ -281,7 +332,7 @@ impl Cache {
                 self.envelope
                     .check_len(layout.metadata_len, usual)
                     .map_err(damaged)?;
-                let rest = sized(&mut scratch.rest, layout.metadata_len).map_err(damaged)?;
+                let rest = scratch.rest.sized(layout.metadata_len).map_err(damaged)?;
                 self.read_at(shard, file, rest, offset)?;
                 &*rest
             }
@@ -367,7 +418,7 @@ impl Record<'_> {
         let stored = match self.ahead.get(..stored_len) {
             Some(stored) => stored,
             None => {
-                let rest = sized(self.rest, self.layout.stored_len).map_err(|fault| {
+                let rest = self.rest.sized(self.layout.stored_len).map_err(|fault| {
                     self.cache
                         .in_record(fault, self.sample, self.shard, self.layout.payload_offset)
                 })?;
@@ -401,7 +452,7 @@ impl Record<'_> {
         {
             Some(stored) => stored,
             None => {
-                let rest = sized(self.rest, needed).map_err(|fault| {
+                let rest = self.rest.sized(needed).map_err(|fault| {
                     self.cache
                         .in_record(fault, self.sample, self.shard, self.layout.payload_offset)
                 })?;

@@ -3,25 +3,31 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
 use fuser::{Errno, INodeNo};
 
 use super::errno::{Call, report};
+use super::workers::Workers;
 use crate::vfs::{Ino, Request, Vfs, VfsError};
 
 /// A [`Vfs`] behind a panic guard.
-pub(super) struct Guarded(Arc<Vfs>);
+pub(super) struct Guarded {
+    vfs: Arc<Vfs>,
+    workers: Workers,
+}
 
 impl Guarded {
     pub(super) fn new(vfs: Arc<Vfs>) -> Self {
-        Self(vfs)
+        Self {
+            vfs,
+            workers: Workers::default(),
+        }
     }
 
     /// Counts a request.
     pub(super) fn note(&self, request: Request) {
-        self.0.counters().note(request);
+        self.vfs.counters().note(request);
         #[cfg(debug_assertions)]
         end_if_asked(request);
     }
@@ -36,32 +42,31 @@ impl Guarded {
     ) -> Result<T, Errno> {
         self.note(request);
         let start = Instant::now();
-        let answer = guarded(&self.0, Call { request, ino }, || serve(&self.0));
-        self.0.note_time(request, Ino(ino.0), start.elapsed());
+        let answer = guarded(&self.vfs, Call { request, ino }, || serve(&self.vfs));
+        self.vfs.note_time(request, Ino(ino.0), start.elapsed());
         answer
     }
 
     /// Runs work that takes its time on a thread of its own, and then sends the reply, so that the
     /// event threads go on with other requests.
-    pub(super) fn answer_later<T>(
+    pub(super) fn answer_later<T: 'static>(
         &self,
         request: Request,
         ino: INodeNo,
         work: impl FnOnce(&Arc<Vfs>) -> Result<T, VfsError> + Send + 'static,
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        let (vfs, start) = (Arc::clone(&self.0), Instant::now());
+        let (vfs, start) = (Arc::clone(&self.vfs), Instant::now());
         let call = Call { request, ino };
-        let worker = thread::Builder::new().name("slow".to_owned());
-        let started = worker.spawn(move || {
+        let job = move || {
             let answer = guarded(&vfs, call, || work(&vfs));
             // A command that is written is timed as it is taken.
             if request != Request::Write {
                 vfs.note_time(request, Ino(ino.0), start.elapsed());
             }
             reply(answer);
-        });
-        if let Err(error) = started {
+        };
+        if let Err(error) = self.workers.run(Box::new(job)) {
             // The reply was dropped with the closure, which answers EIO.
             log::error!("{call}: cannot start a thread: {error}");
         }
@@ -69,7 +74,7 @@ impl Guarded {
 
     /// Whether a request is better answered later, which `ask` tells.
     pub(super) fn is_slow(&self, ask: impl FnOnce(&Vfs) -> bool) -> bool {
-        catch_unwind(AssertUnwindSafe(|| ask(&self.0))).unwrap_or(false)
+        catch_unwind(AssertUnwindSafe(|| ask(&self.vfs))).unwrap_or(false)
     }
 }
 
@@ -79,6 +84,7 @@ fn guarded<T>(
     call: Call,
     serve: impl FnOnce() -> Result<T, VfsError>,
 ) -> Result<T, Errno> {
+    let _serving = vfs.begin(call.request, Ino(call.ino.0));
     match catch_unwind(AssertUnwindSafe(serve)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(report(call, &error)),
@@ -109,6 +115,6 @@ fn end_if_asked(request: Request) {
     if asked.as_deref() == Some(request.name()) {
         // It does not come back.
         let _ = kill_process(getpid(), Signal::KILL);
-        thread::park();
+        std::thread::park();
     }
 }

@@ -33,6 +33,15 @@ impl Vfs {
                 self.log_level.set(data).map(|()| Written::All)
             }
             Node::ControlFile(ControlFile::Prefetch) => Ok(self.start_prefetch(ino, offset, data)),
+            Node::ControlFile(ControlFile::Verify) => self.command_scrub(data),
+            Node::Snapshot(number) => {
+                let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
+                if snapshot.file != ControlFile::Verify {
+                    return Err(VfsError::ReadOnly);
+                }
+                self.snapshots.note_write(number);
+                self.command_scrub(data)
+            }
             _ => Err(VfsError::ReadOnly),
         }
     }
@@ -48,6 +57,13 @@ impl Vfs {
             return Err(VfsError::ReadOnly);
         }
         let node = self.node(ino)?;
+        if let Node::Snapshot(number) = node {
+            let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
+            return match snapshot.file {
+                ControlFile::Verify => Ok(self.snapshot_attr(&snapshot)),
+                _ => Err(VfsError::ReadOnly),
+            };
+        }
         self.command_attr(node).ok_or(VfsError::ReadOnly)
     }
 

@@ -45,11 +45,12 @@ pub(super) enum ControlFile {
     Migrate,
     Prefetch,
     Status,
+    Verify,
 }
 
 impl ControlFile {
     /// All of them, in the order in which the folder lists them.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Damaged,
         Self::Log,
         Self::LogLevel,
@@ -57,6 +58,7 @@ impl ControlFile {
         Self::Migrate,
         Self::Prefetch,
         Self::Status,
+        Self::Verify,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -68,6 +70,7 @@ impl ControlFile {
             Self::Migrate => "migrate",
             Self::Prefetch => "prefetch",
             Self::Status => "status",
+            Self::Verify => "verify",
         }
     }
 }

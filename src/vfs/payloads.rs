@@ -161,6 +161,15 @@ impl Payloads {
         drop(released);
     }
 
+    /// Waits until `len` more bytes may be held. `None` when that is more than the whole budget.
+    pub(super) fn reserve(&self, len: u64) -> Option<Reservation> {
+        let sizes = Sizes {
+            decoded: len,
+            stored: 0,
+        };
+        self.shared.reserve(sizes).map(|(reserved, _)| reserved)
+    }
+
     /// Gives back payloads that nobody has read for a while.
     pub(super) fn drop_idle(&self, now: Instant) {
         let mut idle = Vec::new();

@@ -73,10 +73,19 @@ fn every_block_of_the_manuals_runs() {
     if !can_run() {
         return;
     }
-    let text = document("docs/operations.md") + &document("docs/semantics.md");
-    let blocks = blocks(&text);
-    assert!(blocks.len() >= 7);
-    for block in blocks {
+    let texts = [
+        document("docs/operations.md"),
+        document("docs/safety.md"),
+        document("docs/semantics.md"),
+    ];
+    let blocks = texts.map(|text| {
+        blocks(&text)
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    });
+    assert!(blocks[0].len() >= 6 && !blocks[1].is_empty() && !blocks[2].is_empty());
+    for block in blocks.concat() {
         // What a block leaves mounted is a mistake in it.
         let script = format!("{MACHINE}\n{block}\n! mountpoint -q /mnt/data");
         let (good, said) = run(&script);

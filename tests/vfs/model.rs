@@ -36,6 +36,7 @@ pub(crate) fn model(caches: &[(u64, Option<&str>, &TestCache)]) -> Model {
         "migrate",
         "prefetch",
         "status",
+        "verify",
     ];
     for file in control {
         model.insert(format!("/.control/{file}").into(), Shown::Control);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{MountConfig, Validate};
-use crate::dataset::{self, Dataset};
+use crate::dataset::{self, Dataset, Receipts};
 use crate::error::{Error, Result};
 use crate::vfs::{LogLines, Vfs, VfsOptions};
 
@@ -22,10 +22,17 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path, log: &Arc<LogLines>)
     } else {
         Dataset::open(&paths)?
     };
+    let mut receipts = config.receipts.as_deref().map(Receipts::new);
+    if let (Some(receipts), Some(_)) = (&mut receipts, config.validate) {
+        receipts.honour(&mut dataset);
+    }
     match config.validate {
         None => {}
         Some(Validate::Startup) => validate(&mut dataset, config.skip_invalid)?,
         Some(Validate::Access) => dataset.validate_on_access(config.skip_invalid)?,
+    }
+    if let Some(receipts) = &mut receipts {
+        receipts.leave(&dataset);
     }
     for error in dataset.skipped() {
         log::warn!("skipped: {}", error.chain());
@@ -39,8 +46,9 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path, log: &Arc<LogLines>)
     check_apart(&dataset, mountpoint, &config.mountpoint)?;
     let options = VfsOptions {
         mountpoint: mountpoint.to_path_buf(),
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
+        // Of whoever mounts, not of whom the daemon becomes.
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
         show_uid: config.uid,
         show_gid: config.gid,
         umask: config.umask.map(u32::from),
@@ -51,6 +59,7 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path, log: &Arc<LogLines>)
         view_metadata: config.view_metadata,
         xattrs: config.xattrs,
         log: Arc::clone(log),
+        scrub_rate: config.scrub_rate,
     };
     Vfs::new(dataset, options)
 }
