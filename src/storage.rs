@@ -6,6 +6,7 @@
 mod guard;
 mod inherited;
 mod mapped;
+mod process;
 mod publish;
 mod reader;
 mod scratch;
@@ -22,6 +23,7 @@ use std::time::{Duration, SystemTime};
 
 pub use inherited::take_inherited;
 pub use mapped::MappedFile;
+pub use process::resident_memory;
 pub use publish::{
     DirLock, EarlySync, Replaced, StagedFile, Step, StepHook, already_there, check_replaceable,
     create_dir, create_dir_synced, create_dirs_synced, create_private_dirs, publish_own,

@@ -11,14 +11,29 @@ impl Vfs {
     /// Takes a command for a control file.
     ///
     /// # Errors
-    /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
+    /// As [`Vfs::write_at`].
     pub fn write(self: &Arc<Self>, ino: Ino, data: &[u8]) -> Result<Written, VfsError> {
+        self.write_at(ino, 0, data)
+    }
+
+    /// Takes a command for a control file. Only a list of samples to read ahead may come in pieces,
+    /// each at the offset where the one before it ended.
+    ///
+    /// # Errors
+    /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
+    pub fn write_at(
+        self: &Arc<Self>,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<Written, VfsError> {
         match self.node(ino)? {
             Node::ControlFile(ControlFile::Migrate) | Node::Migrating => self.start_migration(data),
             Node::ControlFile(ControlFile::LogLevel) => {
                 self.log_level.set(data).map(|()| Written::All)
             }
             Node::ControlFile(ControlFile::Caches) => self.command_rescan(data),
+            Node::ControlFile(ControlFile::Prefetch) => Ok(self.start_prefetch(ino, offset, data)),
             Node::ControlFile(ControlFile::Verify) => self.command_scrub(data),
             Node::Snapshot(number) => {
                 let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
@@ -71,6 +86,7 @@ impl Vfs {
             }
             Node::ControlFile(ControlFile::Caches) => Some(self.rescan.result()),
             Node::ControlFile(ControlFile::LogLevel) => Some(self.log_level.text()),
+            Node::ControlFile(ControlFile::Prefetch) => Some(self.prefetch.result()),
             _ => None,
         }
     }

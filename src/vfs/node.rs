@@ -40,19 +40,25 @@ const FIRST_SAMPLE: u64 = 16;
 pub(super) enum ControlFile {
     Caches,
     Damaged,
+    Log,
     LogLevel,
+    Metrics,
     Migrate,
+    Prefetch,
     Status,
     Verify,
 }
 
 impl ControlFile {
     /// All of them, in the order in which the folder lists them.
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Caches,
         Self::Damaged,
+        Self::Log,
         Self::LogLevel,
+        Self::Metrics,
         Self::Migrate,
+        Self::Prefetch,
         Self::Status,
         Self::Verify,
     ];
@@ -61,8 +67,11 @@ impl ControlFile {
         match self {
             Self::Caches => "caches",
             Self::Damaged => "damaged",
+            Self::Log => "log",
             Self::LogLevel => "log-level",
+            Self::Metrics => "metrics",
             Self::Migrate => "migrate",
+            Self::Prefetch => "prefetch",
             Self::Status => "status",
             Self::Verify => "verify",
         }

@@ -342,10 +342,18 @@ impl Vfs {
 
     /// The present text of a control file that changes all the time.
     pub(super) fn snapshot(&self, file: ControlFile) -> Snapshot {
-        let state = self.damage.changes() + self.migration.runs() + self.scrub.changes();
+        let state = match file {
+            ControlFile::Log => self.options.log.changes(),
+            _ => self.damage.changes() + self.migration.runs() + self.scrub.changes(),
+        };
         self.snapshots.take(file, state, || match file {
             ControlFile::Damaged => self.damaged_text(),
-            ControlFile::Caches | ControlFile::LogLevel | ControlFile::Migrate => Vec::new(),
+            ControlFile::Log => self.options.log.text(),
+            ControlFile::Metrics => self.metrics_text(),
+            ControlFile::Caches
+            | ControlFile::LogLevel
+            | ControlFile::Migrate
+            | ControlFile::Prefetch => Vec::new(),
             ControlFile::Status => self.status_text(),
             ControlFile::Verify => self.scrub.text(),
         })
@@ -396,7 +404,7 @@ impl Vfs {
         }
     }
 
-    fn by_decimal(&self, name: &OsStr) -> Option<&Mounted> {
+    pub(super) fn by_decimal(&self, name: &OsStr) -> Option<&Mounted> {
         self.caches.by_id(parse_decimal(name)?)
     }
 }

@@ -20,6 +20,7 @@ mod logs;
 mod rescan;
 mod start;
 mod systemd;
+mod top;
 mod umount;
 mod views;
 
