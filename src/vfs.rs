@@ -33,6 +33,7 @@ pub use node::Ino;
 
 use access::Permissions;
 use arc_swap::ArcSwapOption;
+use control::SeenTexts;
 use damage::Damage;
 use lazy_file::LazyFile;
 use log_level::LogLevel;
@@ -160,6 +161,7 @@ pub struct Vfs {
     damage: Damage,
     payloads: Payloads,
     snapshots: Snapshots,
+    seen_texts: SeenTexts,
     migration: Migration,
     log_level: LogLevel,
     views: Views,
@@ -222,6 +224,7 @@ impl Vfs {
             damage: Damage::default(),
             payloads: Payloads::new(options.cache_memory),
             snapshots: Snapshots::default(),
+            seen_texts: SeenTexts::default(),
             views,
             joined: LazyFile::default(),
             caches,
@@ -238,7 +241,9 @@ impl Vfs {
 
     /// Gives back memory that was not used for a while; to be called every few seconds.
     pub fn tidy(&self) {
-        self.payloads.drop_idle(Instant::now());
+        if self.payloads.drop_idle(Instant::now()) {
+            crate::storage::give_back_free_memory();
+        }
     }
 
     /// The cache in slot `slot`.

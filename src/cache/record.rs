@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::Cache;
 use crate::error::{Error, Fault, Result};
+use crate::format::envelope::Envelope;
 use crate::format::index::IndexRow;
 use crate::format::record::{
     Compression, HEADER_LEN, LZ4_PREFIX_LEN, decode_lz4, decoded_len, longest_lz4, lz4_start,
@@ -114,6 +115,44 @@ impl Cache {
         Ok(len)
     }
 
+    /// [`Cache::payload_len`], and whether it can be believed: the envelope agreed, so that it is the
+    /// right record and its header is right. No checksum is looked at.
+    ///
+    /// # Errors
+    /// As [`Cache::payload_len`]; also when what the header calls the envelope is no JSON object, since
+    /// nobody knows then where the payload starts.
+    pub fn payload_len_and_trust(&self, sample: u64) -> Result<(u64, bool)> {
+        match self.with_compared(sample, 0, |_, record| record.decoded_len()) {
+            Ok(len) if len > 0 => return Ok((len, true)),
+            Err(error) if !self.has_object(sample)? => return Err(error),
+            _ => {}
+        }
+        // An empty one is checked to its end.
+        self.payload_len(sample).map(|len| (len, len == 0))
+    }
+
+    /// Whether the sample's record has some JSON object as its envelope.
+    #[cold]
+    fn has_object(&self, sample: u64) -> Result<bool> {
+        let (row, shard) = self.row(sample)?;
+        with_scratch(|scratch| {
+            let file = self.shards.get(shard)?;
+            let written = (self.envelope).write_row(&self.table, sample, &mut scratch.usual);
+            if written.is_err() {
+                scratch.usual.clear();
+            }
+            let layout = self.read_head(sample, row, shard, &file, scratch, LIKELY_HEAD)?;
+            let offset = row.offset + HEADER_LEN;
+            let damaged = |fault| self.in_record(fault, sample, shard, offset);
+            self.envelope
+                .check_len(layout.metadata_len, &scratch.usual)
+                .map_err(damaged)?;
+            let json = sized(&mut scratch.rest, layout.metadata_len).map_err(damaged)?;
+            self.read_at(shard, &file, json, offset)?;
+            Ok(Envelope::is_object(json))
+        })
+    }
+
     /// Has the system read the sample's record ahead, up to 1 MiB of it, so that a cold disk is
     /// waited for once. Says nothing of a record that cannot be read.
     pub fn read_ahead(&self, sample: u64) {
@@ -159,6 +198,21 @@ impl Cache {
         wanted: u64,
         work: impl FnOnce(&mut Record<'_>) -> T,
     ) -> Result<T> {
+        self.with_compared(sample, wanted, |shard, record| {
+            if let Some(gates) = &self.gates {
+                gates.pass(self, shard)?;
+            }
+            Ok(work(record))
+        })?
+    }
+
+    /// [`Cache::with_record`] without looking at the shard's checksum; `work` is told the shard.
+    fn with_compared<T>(
+        &self,
+        sample: u64,
+        wanted: u64,
+        work: impl FnOnce(usize, &mut Record<'_>) -> T,
+    ) -> Result<T> {
         let (row, shard) = self.row(sample)?;
         with_scratch(|scratch| {
             let file = self.shards.get(shard)?;
@@ -176,9 +230,6 @@ impl Cache {
             let layout = self.read_head(sample, row, shard, &file, scratch, likely)?;
             self.compare_envelope(sample, row, shard, &file, scratch, layout)?;
             self.intact()?;
-            if let Some(gates) = &self.gates {
-                gates.pass(self, shard)?;
-            }
             let payload_at = usize::try_from(layout.payload_offset - row.offset).unwrap_or(0);
             let mut record = Record {
                 cache: self,
@@ -189,7 +240,7 @@ impl Cache {
                 ahead: scratch.head.get(payload_at..).unwrap_or_default(),
                 rest: &mut scratch.rest,
             };
-            Ok(work(&mut record))
+            Ok(work(shard, &mut record))
         })
     }
 

@@ -68,8 +68,8 @@ impl Adapter {
 }
 
 /// The node called `name`; `None` when there is none and never will be.
-fn find(vfs: &Vfs, dir: Ino, name: &OsStr) -> Result<Option<Attr>, VfsError> {
-    match vfs.lookup(dir, name) {
+fn find(vfs: &Vfs, caller: u32, dir: Ino, name: &OsStr) -> Result<Option<Attr>, VfsError> {
+    match vfs.lookup_by(caller, dir, name) {
         Ok(attr) => Ok(Some(attr)),
         Err(VfsError::NotFound) if vfs.is_static_dir(dir) => Ok(None),
         Err(error) => Err(error),
@@ -116,18 +116,18 @@ impl Filesystem for Adapter {
         Ok(())
     }
 
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let dir = Ino(parent.0);
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (dir, caller) = (Ino(parent.0), req.pid());
         if self.vfs.is_slow(|vfs| vfs.finds_slowly(dir, name)) {
             self.vfs.note(Kind::Lookup);
             let name = name.to_os_string();
-            let find = move |vfs: &Arc<Vfs>| find(vfs, dir, &name);
+            let find = move |vfs: &Arc<Vfs>| find(vfs, caller, dir, &name);
             let send = |answer| send_entry(answer, reply);
             return self.vfs.answer_later(Kind::Lookup, parent, find, send);
         }
         let answer = self
             .vfs
-            .answer(Kind::Lookup, parent, |vfs| find(vfs, dir, name));
+            .answer(Kind::Lookup, parent, |vfs| find(vfs, caller, dir, name));
         send_entry(answer, reply);
     }
 
