@@ -11,6 +11,7 @@ mod guard;
 mod mount;
 mod mount_table;
 mod session;
+mod workers;
 
 pub use mount::{
     Answer, HELPER_CONFIG, MountOptions, Unmount, answer, check_device, find_helper,

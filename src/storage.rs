@@ -24,9 +24,9 @@ pub use heap::give_back_free_memory;
 pub use inherited::take_inherited;
 pub use mapped::MappedFile;
 pub use publish::{
-    DirLock, Replaced, StagedFile, Step, StepHook, already_there, check_replaceable, create_dir,
-    create_dir_synced, create_dirs_synced, remove_empty_dir, remove_tree, rename_dir_synced,
-    replace_file, sync_dir, sync_folder_of, test_step,
+    DirLock, EarlySync, Replaced, StagedFile, Step, StepHook, already_there, check_replaceable,
+    create_dir, create_dir_synced, create_dirs_synced, remove_empty_dir, remove_tree,
+    rename_dir_synced, replace_file, sync_dir, sync_folder_of, test_step,
 };
 pub use reader::FileReader;
 pub use scratch::ScratchFile;

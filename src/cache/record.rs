@@ -4,6 +4,7 @@
 //! In the steady state nothing is allocated: each thread keeps its buffers.
 
 use std::cell::RefCell;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -38,9 +39,42 @@ struct Scratch {
     /// The usual spelling of the sample's metadata.
     usual: Vec<u8>,
     /// The record's first bytes.
-    head: Vec<u8>,
+    head: Buffer,
     /// A stored payload that did not fit into `head`, or an unusual envelope.
-    rest: Vec<u8>,
+    rest: Buffer,
+}
+
+/// Bytes that keep their place in memory, and what they hold, while the length in use goes up and
+/// down: nothing is cleared that will be overwritten.
+#[derive(Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Buffer {
+    /// Sets the length in use; the bytes are whatever was there, or zeros.
+    fn sized(&mut self, len: u64) -> Result<&mut [u8], Fault> {
+        self.len = usize::try_from(len).map_err(|_| {
+            Fault::new(
+                crate::error::FaultKind::Length,
+                "a length that fits into memory",
+                len.to_string(),
+            )
+        })?;
+        if self.bytes.len() < self.len {
+            self.bytes.resize(self.len, 0);
+        }
+        Ok(self.bytes.get_mut(..self.len).unwrap_or_default())
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
 }
 
 thread_local! {
@@ -51,26 +85,14 @@ thread_local! {
 fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     let mut scratch = SCRATCH.take();
     let result = work(&mut scratch);
-    for buffer in [&mut scratch.usual, &mut scratch.head, &mut scratch.rest] {
-        if buffer.capacity() > KEEP_BUFFER {
-            *buffer = Vec::new();
+    let Scratch { usual, head, rest } = &mut scratch;
+    for bytes in [usual, &mut head.bytes, &mut rest.bytes] {
+        if bytes.capacity() > KEEP_BUFFER {
+            *bytes = Vec::new();
         }
     }
     SCRATCH.set(scratch);
     result
-}
-
-/// Sets the length of `buffer` without clearing what it holds already.
-fn sized(buffer: &mut Vec<u8>, len: u64) -> Result<&mut [u8], Fault> {
-    let len = usize::try_from(len).map_err(|_| {
-        Fault::new(
-            crate::error::FaultKind::Length,
-            "a length that fits into memory",
-            len.to_string(),
-        )
-    })?;
-    buffer.resize(len, 0);
-    Ok(buffer.as_mut_slice())
 }
 
 /// The geometry of a record, from its header.
@@ -93,7 +115,7 @@ pub struct Record<'a> {
     layout: Layout,
     /// The first bytes of the stored payload, as far as they were read with the head.
     ahead: &'a [u8],
-    rest: &'a mut Vec<u8>,
+    rest: &'a mut Buffer,
 }
 
 impl Cache {
@@ -260,7 +282,7 @@ impl Cache {
             return Err(self.no_such_sample(sample));
         };
         let head_len = row.length.min(likely);
-        let head = sized(&mut scratch.head, head_len).map_err(|f| damaged(f, row.offset))?;
+        let head = scratch.head.sized(head_len).map_err(|f| damaged(f, row.offset))?;
         self.read_at(shard, file, head, row.offset)?;
 
         let header = head.first_chunk().copied().unwrap_or_default();
@@ -320,7 +342,7 @@ impl Cache {
                 self.envelope
                     .check_len(layout.metadata_len, usual)
                     .map_err(damaged)?;
-                let rest = sized(&mut scratch.rest, layout.metadata_len).map_err(damaged)?;
+                let rest = scratch.rest.sized(layout.metadata_len).map_err(damaged)?;
                 self.read_at(shard, file, rest, offset)?;
                 &*rest
             }
@@ -406,7 +428,7 @@ impl Record<'_> {
         let stored = match self.ahead.get(..stored_len) {
             Some(stored) => stored,
             None => {
-                let rest = sized(self.rest, self.layout.stored_len).map_err(|fault| {
+                let rest = self.rest.sized(self.layout.stored_len).map_err(|fault| {
                     self.cache
                         .in_record(fault, self.sample, self.shard, self.layout.payload_offset)
                 })?;
@@ -440,7 +462,7 @@ impl Record<'_> {
         {
             Some(stored) => stored,
             None => {
-                let rest = sized(self.rest, needed).map_err(|fault| {
+                let rest = self.rest.sized(needed).map_err(|fault| {
                     self.cache
                         .in_record(fault, self.sample, self.shard, self.layout.payload_offset)
                 })?;

@@ -42,6 +42,33 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// This thread's buffer, with the bytes of one reply.
+struct Filled {
+    buffer: Vec<u8>,
+    len: usize,
+}
+
+/// Reads the whole of what was asked for, or fails: a short reply inside the file would make the
+/// kernel shrink the file for everybody.
+fn read_into_buffer(vfs: &Vfs, ino: Ino, offset: u64, size: usize) -> Result<Filled, VfsError> {
+    let mut buffer = BUFFER.take();
+    if buffer.len() < size {
+        buffer.resize(size, 0);
+    }
+    let room = buffer.get_mut(..size).unwrap_or_default();
+    let len = vfs.read(ino, offset, room)?;
+    Ok(Filled { buffer, len })
+}
+
+impl Filled {
+    fn send(self, reply: ReplyData) {
+        reply.data(self.buffer.get(..self.len).unwrap_or_default());
+        if self.buffer.len() <= KEPT_BUFFER {
+            BUFFER.set(self.buffer);
+        }
+    }
+}
+
 /// Serves one [`Vfs`] to the kernel.
 pub(super) struct Adapter {
     vfs: Guarded,
@@ -255,36 +282,16 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         let size = usize::try_from(size).unwrap_or(0);
+        let read = move |vfs: &Arc<Vfs>| read_into_buffer(vfs, Ino(ino.0), offset, size);
+        let send = move |answer: Result<Filled, Errno>| match answer {
+            Ok(filled) => filled.send(reply),
+            Err(errno) => reply.error(errno),
+        };
         if self.vfs.is_slow(|vfs| vfs.reads_slowly(Ino(ino.0))) {
             self.vfs.note(Kind::Read);
-            let read = move |vfs: &Arc<Vfs>| {
-                let mut buffer = vec![0; size];
-                let len = vfs.read(Ino(ino.0), offset, &mut buffer)?;
-                buffer.truncate(len);
-                Ok(buffer)
-            };
-            let send = move |answer: Result<Vec<u8>, Errno>| match answer {
-                Ok(bytes) => reply.data(&bytes),
-                Err(errno) => reply.error(errno),
-            };
-            return self.vfs.answer_later(Kind::Read, ino, read, send);
-        }
-        let mut buffer = BUFFER.take();
-        if buffer.len() < size {
-            buffer.resize(size, 0);
-        }
-        // The whole of what was asked for, or an error: a short reply inside the file would make
-        // the kernel shrink the file for everybody.
-        let answer = self.vfs.answer(Kind::Read, ino, |vfs| {
-            let room = buffer.get_mut(..size).unwrap_or_default();
-            vfs.read(Ino(ino.0), offset, room)
-        });
-        match answer {
-            Ok(len) => reply.data(buffer.get(..len).unwrap_or_default()),
-            Err(errno) => reply.error(errno),
-        }
-        if buffer.len() <= KEPT_BUFFER {
-            BUFFER.set(buffer);
+            self.vfs.answer_later(Kind::Read, ino, read, send);
+        } else {
+            send(self.vfs.answer(Kind::Read, ino, read));
         }
     }
 

@@ -3,24 +3,30 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
 
 use fuser::{Errno, INodeNo};
 
 use super::errno::{Call, report};
+use super::workers::Workers;
 use crate::vfs::{Request, Vfs, VfsError};
 
 /// A [`Vfs`] behind a panic guard.
-pub(super) struct Guarded(Arc<Vfs>);
+pub(super) struct Guarded {
+    vfs: Arc<Vfs>,
+    workers: Workers,
+}
 
 impl Guarded {
     pub(super) fn new(vfs: Arc<Vfs>) -> Self {
-        Self(vfs)
+        Self {
+            vfs,
+            workers: Workers::default(),
+        }
     }
 
     /// Counts a request.
     pub(super) fn note(&self, request: Request) {
-        self.0.counters().note(request);
+        self.vfs.counters().note(request);
         #[cfg(debug_assertions)]
         end_if_asked(request);
     }
@@ -34,23 +40,22 @@ impl Guarded {
         serve: impl FnOnce(&Arc<Vfs>) -> Result<T, VfsError>,
     ) -> Result<T, Errno> {
         self.note(request);
-        guarded(&self.0, Call { request, ino }, || serve(&self.0))
+        guarded(&self.vfs, Call { request, ino }, || serve(&self.vfs))
     }
 
     /// Runs work that takes its time on a thread of its own, and then sends the reply, so that the
     /// event threads go on with other requests.
-    pub(super) fn answer_later<T>(
+    pub(super) fn answer_later<T: 'static>(
         &self,
         request: Request,
         ino: INodeNo,
         work: impl FnOnce(&Arc<Vfs>) -> Result<T, VfsError> + Send + 'static,
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        let vfs = Arc::clone(&self.0);
+        let vfs = Arc::clone(&self.vfs);
         let call = Call { request, ino };
-        let worker = thread::Builder::new().name("slow".to_owned());
-        let started = worker.spawn(move || reply(guarded(&vfs, call, || work(&vfs))));
-        if let Err(error) = started {
+        let job = move || reply(guarded(&vfs, call, || work(&vfs)));
+        if let Err(error) = self.workers.run(Box::new(job)) {
             // The reply was dropped with the closure, which answers EIO.
             log::error!("{call}: cannot start a thread: {error}");
         }
@@ -58,7 +63,7 @@ impl Guarded {
 
     /// Whether a request is better answered later, which `ask` tells.
     pub(super) fn is_slow(&self, ask: impl FnOnce(&Vfs) -> bool) -> bool {
-        catch_unwind(AssertUnwindSafe(|| ask(&self.0))).unwrap_or(false)
+        catch_unwind(AssertUnwindSafe(|| ask(&self.vfs))).unwrap_or(false)
     }
 }
 
@@ -98,6 +103,6 @@ fn end_if_asked(request: Request) {
     if asked.as_deref() == Some(request.name()) {
         // It does not come back.
         let _ = kill_process(getpid(), Signal::KILL);
-        thread::park();
+        std::thread::park();
     }
 }

@@ -21,7 +21,7 @@ pub(super) use given::check_given;
 pub use helper::{CONFIG as HELPER_CONFIG, find as find_helper, others_allowed};
 pub use look::{Answer, answer, quoted, resolve, within};
 
-use self::look::{clear_leftovers, hung, in_time};
+use self::look::{LOOK, clear_leftovers, hung, in_time};
 use super::mount_table::{self, Device, FSTYPE};
 use crate::error::{Error, Result};
 
@@ -135,6 +135,25 @@ impl Mount {
         };
         match mount_table::top_at(&self.mountpoint)? {
             Some(top) if top.device == device => unmount(&self.mountpoint, true).map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the mount out of the tree after its connection has ended, where somebody aborted it. Where
+    /// it was unmounted there is nothing to do, and whoever mounts next may have been given the same
+    /// device number: a mount that answers is theirs.
+    ///
+    /// # Errors
+    /// When it is there and cannot be unmounted.
+    pub(super) fn clear_dead(&mut self) -> Result<()> {
+        let device = self.device.take();
+        match mount_table::top_at(&self.mountpoint)? {
+            Some(top) if Some(top.device) == device && top.is_ours() => {
+                match answer(&self.mountpoint, LOOK) {
+                    Answer::Dead => unmount(&self.mountpoint, true).map(|_| ()),
+                    Answer::Alive | Answer::Hung => Ok(()),
+                }
+            }
             _ => Ok(()),
         }
     }

@@ -164,15 +164,30 @@ impl Session {
         };
         on_stop();
         let was_ours = self.mount.device().is_some();
-        let unmounted = self.mount.unmount();
+        // Somebody may have unmounted it by the time that a signal is taken.
+        let ended = self.has_ended(&end);
+        let unmounted = match ended {
+            true => self.mount.clear_dead(),
+            false => self.mount.unmount(),
+        };
         if let Ok(End::Signal(_)) = end
             && was_ours
+            && !ended
         {
             self.last_close();
         }
         let end =
             end.map_err(|source| Error::io(self.mount.mountpoint(), "serve the mount", source))?;
         unmounted.map(|()| end)
+    }
+
+    /// Whether the kernel has let go of the connection.
+    fn has_ended(&self, end: &io::Result<End>) -> bool {
+        matches!(end, Ok(End::Unmounted))
+            || self
+                .events
+                .try_iter()
+                .any(|event| matches!(event, Event::Ended(Ok(()))))
     }
 
     fn set_read_ahead(&self) {

@@ -54,6 +54,20 @@ impl StagedFile {
         &self.path
     }
 
+    /// A way to sync the file while it is still being written, from another thread.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn early_sync(&self) -> Result<EarlySync> {
+        match self.file.try_clone() {
+            Ok(file) => Ok(EarlySync {
+                file,
+                path: self.path.clone(),
+            }),
+            Err(source) => Err(Error::io(&self.path, "share", source)),
+        }
+    }
+
     /// Makes the written bytes durable and leaves the file in place.
     ///
     /// # Errors
@@ -102,6 +116,26 @@ impl Drop for StagedFile {
         if !self.kept {
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+/// Syncs a file that somebody else is writing, so that little is left to do at its end.
+#[derive(Debug)]
+pub struct EarlySync {
+    file: File,
+    path: PathBuf,
+}
+
+impl EarlySync {
+    /// Makes durable what was written so far. The system reports a failure of the disk only once,
+    /// so the file must be given up after an error.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sync(&self) -> Result<()> {
+        self.file
+            .sync_data()
+            .map_err(|source| Error::io(&self.path, "sync", source))
     }
 }
 

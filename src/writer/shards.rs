@@ -20,10 +20,13 @@ use crate::format::index::IndexRow;
 use crate::format::manifest::{ShardEntry, ShardName};
 use crate::format::record::Compression;
 use crate::format::shard_file_name;
-use crate::storage::StagedFile;
+use crate::storage::{EarlySync, StagedFile};
 
 /// Bytes that may wait for a hashing thread: enough to keep it busy.
 const WAITING_BYTES: usize = 16 << 20;
+/// A shard is synced each time that it has grown by this many bytes: the disk then works while
+/// further samples are compressed.
+const SYNC_EVERY: usize = 8 << 20;
 /// More hashing threads than this cannot be fed by one writing thread.
 const MOST_THREADS: usize = 4;
 
@@ -97,8 +100,10 @@ impl ShardWriter {
     fn open(&mut self) -> Result<OpenShard> {
         let number = self.next;
         self.next += 1;
+        let file = StagedFile::create(&self.dir.join(shard_file_name(number)))?;
+        self.sealer.send(number, Job::Start(file.early_sync()?))?;
         Ok(OpenShard {
-            file: StagedFile::create(&self.dir.join(shard_file_name(number)))?,
+            file,
             number,
             byte_len: 0,
             decoded_len: 0,
@@ -147,6 +152,8 @@ impl ShardWriter {
 }
 
 enum Job {
+    /// A new shard comes to hand.
+    Start(EarlySync),
     /// The next bytes of the shard that this thread has at hand.
     Hash {
         bytes: Arc<Vec<u8>>,
@@ -205,7 +212,7 @@ impl Sealer {
         }
         let bytes = match &job {
             Job::Hash { range, .. } => range.len(),
-            Job::Seal { .. } => 0,
+            Job::Start(_) | Job::Seal { .. } => 0,
         };
         let sent = self
             .threads
@@ -248,9 +255,22 @@ impl Drop for Sealer {
 fn run(jobs: &ByteQueue<Job>, report: &Sender<Sealed>) {
     let _end = Abandon(jobs);
     let mut hasher = Hasher::new();
+    let mut early: Option<EarlySync> = None;
+    let mut unsynced = 0;
     while let Some(job) = jobs.pop() {
         match job {
-            Job::Hash { bytes, range } => hasher.update(bytes.get(range).unwrap_or_default()),
+            Job::Start(shard) => (early, unsynced) = (Some(shard), 0),
+            Job::Hash { bytes, range } => {
+                unsynced += range.len();
+                hasher.update(bytes.get(range).unwrap_or_default());
+                if unsynced >= SYNC_EVERY {
+                    unsynced = 0;
+                    if let Some(Err(error)) = early.as_ref().map(EarlySync::sync) {
+                        // Nobody listens any more when the writer was dropped.
+                        let _ = report.send(Err(error));
+                    }
+                }
+            }
             Job::Seal {
                 number,
                 name,
@@ -268,7 +288,6 @@ fn run(jobs: &ByteQueue<Job>, report: &Sender<Sealed>) {
                     ratio: 1.0,
                     sha256,
                 };
-                // Nobody listens any more when the writer was dropped.
                 let _ = report.send(file.commit().map(|()| (number, entry)));
             }
         }

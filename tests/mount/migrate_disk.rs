@@ -178,7 +178,7 @@ impl<'a> Owned<'a> {
 
     /// What writing the word says; nothing when it was taken.
     fn migrate(&self) -> String {
-        let output = self.shell(r#"printf 3 > "$0""#, CONTROL);
+        let output = self.shell(r#"env printf 3 > "$0""#, CONTROL);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.success(), said.is_empty(), "{said}");
         said

@@ -65,7 +65,12 @@ fn a_consumer_elsewhere_sees_the_mount_and_the_next_one() {
         mkfifo \"$3/pipes/ask\" \"$3/pipes/answer\"
         unshare --mount --propagation slave sh -c '
             exec 3<\"$1/pipes/ask\" 4>\"$1/pipes/answer\"
-            while read -r path <&3; do cat \"$1/m/$path\" >&4 || echo none >&4; done' - \"$3\" &
+            while read -r path <&3; do
+                # The file is closed before the answer: nothing of it is in use then.
+                found=$(cat \"$1/m/$path\") || found=none
+                echo \"$found\" >&4
+            done' - \"$3\" &
+        consumer=$!; trap 'kill \"$consumer\" 2>&- || :' EXIT
         exec 5>\"$3/pipes/ask\" 6<\"$3/pipes/answer\"
         look() { echo samples/0/0 >&5; read -r found <&6; [ \"$found\" = \"$1\" ]; }
         look none 2>&-

@@ -3,9 +3,11 @@
 use rustix::process::{Signal, geteuid};
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 
-use crate::common::mount::{can_mount, is_mounted, program};
+use crate::common::mount::{MountGuard, can_mount, is_mounted, program};
 use crate::{assert_ready, place, text, unmount};
 
 #[test]
@@ -66,6 +68,46 @@ fn another_mount_at_the_same_place_is_left_alone() {
     guard.signal(Signal::TERM);
     assert_eq!(guard.status().code(), Some(0));
     fs::write(guard.point.join("still-here"), "x").unwrap();
+}
+
+#[test]
+fn a_daemon_that_ends_late_leaves_the_next_mount_alone() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let mut first = place.mounted("m");
+    // It notices the unmount only after the next is mounted, with the device number it had.
+    first.signal(Signal::STOP);
+    unmount(&first.point, false);
+    let second = MountGuard::at(&first.point);
+    assert_ready(&second.background(program(), &place.tiny.cache));
+    first.signal(Signal::CONT);
+    assert_eq!(first.status().code(), Some(0));
+    assert_eq!(second.read(place.tiny.sample).unwrap(), place.tiny.payload);
+}
+
+#[test]
+fn an_aborted_connection_is_unmounted() {
+    if !can_mount() || !geteuid().is_root() {
+        return;
+    }
+    let place = place();
+    let mut guard = place.mounted("m");
+    let device = fs::metadata(&guard.point).unwrap().dev();
+    let abort = format!("/sys/fs/fuse/connections/{device}/abort");
+    if !Path::new("/sys/fs/fuse/connections")
+        .join(device.to_string())
+        .exists()
+    {
+        let mounted = Command::new("mount")
+            .args(["-t", "fusectl", "none", "/sys/fs/fuse/connections"])
+            .status();
+        assert!(mounted.unwrap().success(), "no fusectl");
+    }
+    fs::write(&abort, "1").unwrap();
+    assert_eq!(guard.status().code(), Some(0));
+    assert!(!is_mounted(&guard.point));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::unmount;
 use crate::error::{Error, Result};
 
 /// How long a look at a path may take before it counts as hung.
-const LOOK: Duration = Duration::from_secs(10);
+pub(super) const LOOK: Duration = Duration::from_secs(10);
 
 /// Leftovers may lie one over the other; more than this is somebody mounting in a loop.
 const MAX_LEFTOVERS: usize = 16;
