@@ -169,7 +169,7 @@ impl Cache {
             self.envelope
                 .check_len(layout.metadata_len, &scratch.usual)
                 .map_err(damaged)?;
-            let json = sized(&mut scratch.rest, layout.metadata_len).map_err(damaged)?;
+            let json = scratch.rest.sized(layout.metadata_len).map_err(damaged)?;
             self.read_at(shard, &file, json, offset)?;
             Ok(Envelope::is_object(json))
         })
@@ -282,7 +282,10 @@ impl Cache {
             return Err(self.no_such_sample(sample));
         };
         let head_len = row.length.min(likely);
-        let head = scratch.head.sized(head_len).map_err(|f| damaged(f, row.offset))?;
+        let head = scratch
+            .head
+            .sized(head_len)
+            .map_err(|f| damaged(f, row.offset))?;
         self.read_at(shard, file, head, row.offset)?;
 
         let header = head.first_chunk().copied().unwrap_or_default();

@@ -266,9 +266,16 @@ fn serve(
     ended: Sender<Event>,
 ) -> io::Result<fuser::Notifier> {
     let mut config = Config::default();
-    config.n_threads = Some(threads.max(1));
+    // One more, which hands on to others what may wait for a disk: see `Guarded::at_work`.
+    let threads = threads.max(1).saturating_add(1);
+    config.n_threads = Some(threads);
     // The kernel checks who may come in; fuser would check again on each request.
-    let session = fuser::Session::from_fd(Adapter::new(vfs), connection, SessionACL::All, config)?;
+    let session = fuser::Session::from_fd(
+        Adapter::new(vfs, threads),
+        connection,
+        SessionACL::All,
+        config,
+    )?;
     let notifier = session.notifier();
     spawn("serve", move || {
         // Nobody listens once the session was left.

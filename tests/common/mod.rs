@@ -3,6 +3,7 @@
 
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,6 +16,7 @@
 )]
 
 pub mod arrow_rewrite;
+pub mod faulty;
 pub mod fixture;
 pub mod golden;
 pub mod json;

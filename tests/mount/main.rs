@@ -15,7 +15,9 @@ mod common;
 
 mod counted;
 mod counts;
+mod cut;
 mod damage;
+mod faulty_disk;
 mod golden;
 mod index;
 mod killed;
