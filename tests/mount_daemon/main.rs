@@ -14,6 +14,7 @@ mod access;
 mod containers;
 mod doctor;
 mod end;
+mod ends;
 mod fstab;
 mod logs;
 mod start;
