@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # How fast `datasetrt pack` is beside dataset-rt 0.4.8's writer and mksquashfs, on 20,000 files of
 # 4 KB and 2,000 of 100 KB, with lz4. The three take turns, so that all meet the same machine; printed
-# are medians and ratios. Only `datasetrt pack` syncs what it writes.
+# are medians and ratios, until each returned and until what it wrote was on the disk: only
+# `datasetrt pack` syncs.
 #
 # usage: scripts/bench-pack.sh [--rounds N] [--huge]
 #   --huge    also packs 10 million samples of 16 bytes and prints the peak memory (some minutes)

@@ -15,6 +15,8 @@ open_fuse_device
 
 say "format and layers"
 cargo fmt --check
+cargo fmt --check --manifest-path tests/fuzz/Cargo.toml
+cargo metadata --quiet --locked --format-version 1 --manifest-path tests/fuzz/Cargo.toml >/dev/null
 scripts/check-layers.sh
 
 say "lints"

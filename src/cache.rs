@@ -3,16 +3,20 @@
 
 mod gates;
 mod record;
+mod sizes;
 mod survey;
 mod validate;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
 use gates::Gates;
+pub use gates::{Level, Verified};
 pub use record::Record;
+use sizes::Sizes;
 pub use survey::Survey;
 pub use validate::{DecodedSums, FileCheck};
 
@@ -28,6 +32,17 @@ use crate::storage::{
     self, FileIdentity, FileInfo, MappedFile, OpenFileLimit, ShardFiles, StoredFile,
 };
 
+/// What of a sample was compared and is right.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SampleVerified {
+    /// Nothing: it is damaged, or cannot be read.
+    None,
+    /// Its record's copy of the metadata.
+    Envelope,
+    /// Also the SHA-256 of its shard, which covers its payload.
+    Shard,
+}
+
 /// A cache opened for reading. Structure is checked; checksums are not, unless
 /// [`Cache::check_file`] is called.
 #[derive(Debug)]
@@ -41,8 +56,8 @@ pub struct Cache {
     metadata: MappedFile,
     dir_info: FileInfo,
     shards: ShardFiles,
-    /// Present when shards are to be hashed before they are served.
-    gates: Option<Gates>,
+    sizes: Sizes,
+    gates: Gates,
 }
 
 impl Cache {
@@ -61,16 +76,17 @@ impl Cache {
         let metadata = MappedFile::open(&dir.join(METADATA_FILE))?;
         let table = open_table(&dir.join(METADATA_FILE), &metadata, &manifest)?;
         let cache = Self {
+            sizes: Sizes::new(manifest.sample_count),
             envelope: Envelope::new(&manifest.schema),
             dir_info: storage::stat(dir)?,
             dir: dir.to_path_buf(),
+            gates: Gates::new(manifest.shards.len()),
             manifest,
             manifest_bytes,
             table,
             index,
             metadata,
             shards,
-            gates: None,
         };
         cache.intact()?;
         Ok(cache)
@@ -78,14 +94,50 @@ impl Cache {
 
     /// From now on hashes each shard once, before anything of it is given out.
     pub fn check_shards_on_access(&mut self) {
-        self.gates = Some(Gates::new(self.manifest.shards.len()));
+        self.gates.check_on_access();
     }
 
-    /// How many shards were hashed and found right before they were served; `None` unless
-    /// [`Cache::check_shards_on_access`] was asked for.
+    /// How many shards were hashed and found right; `None` unless [`Cache::check_shards_on_access`]
+    /// was asked for.
     #[must_use]
     pub fn shards_checked_on_access(&self) -> Option<usize> {
-        self.gates.as_ref().map(Gates::opened)
+        let on_access = self.gates.is_on_access();
+        on_access.then(|| self.gates.verified().shards)
+    }
+
+    /// How far checksums have been compared since the cache was opened.
+    #[must_use]
+    pub fn verified(&self) -> Verified {
+        self.gates.verified()
+    }
+
+    /// Takes it from somebody who knows that all checksums were compared at `at`, and that no file
+    /// has changed since.
+    pub fn trust(&self, at: SystemTime) {
+        self.gates.trust(at);
+    }
+
+    /// Whether bytes of `sample` may be given out, as far as checksums tell. May hash its shard.
+    ///
+    /// # Errors
+    /// [`FaultKind::Checksum`] when they may not; [`Error::NoSuchSample`]; [`Error::Io`].
+    pub fn admit(&self, sample: u64) -> Result<()> {
+        let (_, shard) = self.row(sample)?;
+        self.gates.pass(self, shard)
+    }
+
+    /// What is known to be right of `sample`: its shard's checksum, if it was compared, and its
+    /// envelope, which is compared now.
+    #[must_use]
+    pub fn sample_verified(&self, sample: u64) -> SampleVerified {
+        let shard = self.row(sample).map(|(_, shard)| shard);
+        let served = self.with_stored_record(sample, 0, |_| ()).and(shard);
+        match served {
+            Ok(shard) if self.gates.is_wrong(shard) => SampleVerified::None,
+            Ok(shard) if self.gates.is_right(shard) => SampleVerified::Shard,
+            Ok(_) => SampleVerified::Envelope,
+            Err(_) => SampleVerified::None,
+        }
     }
 
     /// Whether the mapped files still were whole at the last access. Asked after each use of them
@@ -277,6 +329,20 @@ impl Cache {
     #[must_use]
     pub fn shard_path(&self, shard: usize) -> PathBuf {
         self.shards.path(shard)
+    }
+
+    /// Position of the shard that `sample` lies in.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when the index was changed in place.
+    pub fn shard_of(&self, sample: u64) -> Result<usize> {
+        self.row(sample).map(|(_, shard)| shard)
+    }
+
+    /// What the shard at position `shard` of the manifest's list was when the cache was opened.
+    #[must_use]
+    pub fn shard_identity(&self, shard: usize) -> Option<FileIdentity> {
+        self.shards.identity(shard)
     }
 
     /// Puts the usual JSON spelling of the sample's row of `metadata.arrow` into `out`.

@@ -1,11 +1,13 @@
 //! The ordered list of caches: folders expanded, identities resolved, duplicates refused.
 
+mod receipt;
 mod validate;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use receipt::Receipts;
 pub use validate::Progress;
 
 use crate::cache::Cache;
@@ -35,6 +37,8 @@ pub enum Validated {
     OnAccess,
     /// All.
     Checksums,
+    /// All, at an earlier time; no file has changed since ([`Receipts`]).
+    Receipt,
 }
 
 /// A list of caches, each opened and with an identity of its own.

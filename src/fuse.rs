@@ -5,6 +5,7 @@
 //! may unmount a newer mount at the same path and takes commas in a path for option separators.
 
 mod adapter;
+mod confine;
 mod convert;
 mod errno;
 mod guard;
@@ -13,9 +14,10 @@ mod mount_table;
 mod session;
 mod workers;
 
+pub use confine::{Confinement, User};
 pub use mount::{
     Answer, HELPER_CONFIG, MountOptions, Unmount, answer, check_device, find_helper,
     others_allowed, prepare, quoted, resolve, unmount, within,
 };
 pub use mount_table::{Device, MountEntry, around, mounts, top_at};
-pub use session::{End, Notifier, Session};
+pub use session::{End, Notifier, ServeOptions, Session};

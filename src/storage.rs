@@ -16,6 +16,7 @@ mod window;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -25,8 +26,9 @@ pub use inherited::take_inherited;
 pub use mapped::MappedFile;
 pub use publish::{
     DirLock, EarlySync, Replaced, StagedFile, Step, StepHook, already_there, check_replaceable,
-    create_dir, create_dir_synced, create_dirs_synced, remove_empty_dir, remove_tree,
-    rename_dir_synced, replace_file, sync_dir, sync_folder_of, test_step,
+    create_dir, create_dir_synced, create_dirs_synced, create_private_dirs, publish_own,
+    remove_empty_dir, remove_tree, rename_dir_synced, replace_file, sync_dir, sync_folder_of,
+    test_step,
 };
 pub use reader::FileReader;
 pub use scratch::ScratchFile;
@@ -45,6 +47,43 @@ pub struct FileIdentity {
     pub inode: u64,
     /// Length in bytes.
     pub len: u64,
+}
+
+/// A point in time as file systems keep it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct StampTime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds after that.
+    pub nanos: u32,
+}
+
+/// All by which a change of a file shows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FileStamp {
+    /// Device, inode and length.
+    pub identity: FileIdentity,
+    /// Last change of the content; anybody who may write can set it.
+    pub modified: StampTime,
+    /// Last change of content or attributes; the system alone sets it.
+    pub changed: StampTime,
+}
+
+/// The stamp of `path`, through symbolic links.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn stamp(path: &Path) -> Result<FileStamp> {
+    let meta = fs::metadata(path).map_err(|source| Error::io(path, "stat", source))?;
+    let time = |seconds, nanos| StampTime {
+        seconds,
+        nanos: u32::try_from(nanos).unwrap_or(0),
+    };
+    Ok(FileStamp {
+        identity: FileInfo::new(&meta).identity,
+        modified: time(meta.mtime(), meta.mtime_nsec()),
+        changed: time(meta.ctime(), meta.ctime_nsec()),
+    })
 }
 
 /// Attributes of a file or folder below the mount.
@@ -228,21 +267,26 @@ impl StoredFile {
         let _ = rustix::fs::fadvise(&self.file, offset, len, rustix::fs::Advice::WillNeed);
     }
 
-    /// Calls `take` with the file's bytes in order, in pieces of at most `buf.len()` bytes.
+    /// Calls `take` with the file's bytes in order, in pieces of at most `buf.len()` bytes, for as
+    /// long as it says so.
     ///
     /// # Errors
-    /// What reading gives.
-    pub fn read_through(&self, buf: &mut [u8], mut take: impl FnMut(&[u8])) -> io::Result<u64> {
+    /// What reading gives; [`io::ErrorKind::Interrupted`] when `take` ended it.
+    pub fn read_through(
+        &self,
+        buf: &mut [u8],
+        mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> io::Result<u64> {
         let mut offset = 0;
         loop {
-            match self.file.read_at(buf, offset) {
-                Ok(0) => return Ok(offset),
-                Ok(n) => {
-                    take(buf.get(..n).unwrap_or_default());
+            match self.read_at(buf, offset)? {
+                0 => return Ok(offset),
+                n => {
+                    if take(buf.get(..n).unwrap_or_default()).is_break() {
+                        return Err(io::ErrorKind::Interrupted.into());
+                    }
                     offset += n as u64;
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
             }
         }
     }
@@ -274,7 +318,22 @@ pub fn replaced(seen: FileIdentity, found: FileIdentity) -> Fault {
 /// # Errors
 /// [`Error::Io`]; [`FaultKind::Length`] when it has more than `limit` bytes.
 pub fn read_small(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    let file = StoredFile::open(path)?;
+    read_limited(path, &StoredFile::open(path)?, limit)
+}
+
+/// [`read_small`] of a file that nobody but this user can have written.
+///
+/// # Errors
+/// As there; [`Error::Refused`] for a file that somebody else could have written.
+pub fn read_own(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let (file, info) = StoredFile::open_with_info(path)?;
+    if info.uid != rustix::process::geteuid().as_raw() || info.mode & 0o022 != 0 {
+        return Err(Error::refused(path, "others than this user can write it"));
+    }
+    read_limited(path, &file, limit)
+}
+
+fn read_limited(path: &Path, file: &StoredFile, limit: u64) -> Result<Vec<u8>> {
     let too_long = |found: u64| {
         Fault::new(
             FaultKind::Length,

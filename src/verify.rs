@@ -13,11 +13,13 @@ mod plan;
 mod sample;
 
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
+pub use budget::{Held, Memory};
 pub use finding::{Finding, Kind, Severity};
 
 use crate::cache::FileCheck;
@@ -55,6 +57,10 @@ pub struct CacheSummary {
     /// Findings that are warnings.
     pub warnings: u64,
 }
+
+/// Hears of bytes as they are read, may take its time, and says whether to go on. Called from many
+/// threads.
+pub type Pace<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
 /// What [`Verification::run`] tells, in order: the findings of a cache, then its summary.
 #[derive(Debug)]
@@ -97,6 +103,16 @@ impl Verification {
         Self { options, caches }
     }
 
+    /// Takes caches that are in use. What comes out of hashing them is known to them afterwards
+    /// ([`crate::cache::Cache::verified`]).
+    #[must_use]
+    pub fn in_use<'a>(entries: impl IntoIterator<Item = &'a Entry>, options: Options) -> Self {
+        Self {
+            options,
+            caches: entries.into_iter().map(Opened::in_use).collect(),
+        }
+    }
+
     /// Bytes that [`Verification::run`] tells its progress, about.
     #[must_use]
     pub fn work_len(&self) -> u64 {
@@ -110,6 +126,21 @@ impl Verification {
     /// Does all checks and tells `hear` what comes out, in the order of the list: for each cache
     /// its files, how its records lie, then each shard and its samples. `progress` hears of bytes.
     pub fn run(&self, progress: Progress<'_>, hear: &mut (dyn FnMut(Event) + Send)) {
+        let pace = |bytes| {
+            progress(bytes);
+            ControlFlow::Continue(())
+        };
+        self.run_while(&pace, &Budget::new(), hear);
+    }
+
+    /// [`Verification::run`] for as long as `pace` says so, with `memory` for large payloads. Summaries
+    /// of caches that were not checked to their end are not told.
+    pub fn run_while(
+        &self,
+        pace: Pace<'_>,
+        memory: &dyn Memory,
+        hear: &mut (dyn FnMut(Event) + Send),
+    ) {
         let mut tally = Tally {
             verification: self,
             current: None,
@@ -119,19 +150,23 @@ impl Verification {
             self.pieces(),
             Box::new(move |piece, findings| tally.take(piece, findings)),
         );
-        let budget = Budget::new();
         let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let threads = self.options.jobs.map_or_else(cores, NonZeroUsize::get);
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    let mut buffer = Vec::new();
-                    while let Some((number, piece)) = plan.take() {
-                        let findings = self.work(piece, &budget, progress, &mut buffer);
-                        plan.done(number, findings);
-                    }
-                });
+        let work = || {
+            let mut buffer = Vec::new();
+            while let Some((number, piece)) = plan.take() {
+                let findings = self.work(piece, memory, pace, &mut buffer);
+                plan.done(number, findings);
+                if pace(0).is_break() {
+                    return;
+                }
             }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
         });
     }
 
@@ -161,8 +196,8 @@ impl Verification {
     fn work(
         &self,
         piece: &Piece,
-        budget: &Budget,
-        progress: Progress<'_>,
+        memory: &dyn Memory,
+        pace: Pace<'_>,
         buffer: &mut Vec<u8>,
     ) -> Vec<Finding> {
         let Some(opened) = self.caches.get(piece.cache) else {
@@ -173,13 +208,15 @@ impl Verification {
             cache: &checked.cache,
             subject,
             sums: &checked.sums,
-            budget,
-            progress,
+            memory,
+            pace,
         });
         let mut findings = Vec::new();
         match (&piece.work, samples, opened.checked()) {
             (Work::Hash(check), samples, _) => {
-                if let Err(error) = opened.check_file(*check, buffer, progress) {
+                if let Err(error) = opened.check_file(*check, buffer, pace)
+                    && pace(0).is_continue()
+                {
                     let unreadable = is_unreadable(&error);
                     subject.add(error, None, &mut findings);
                     if let (true, FileCheck::Shard(shard), Some(samples)) =

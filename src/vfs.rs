@@ -8,6 +8,7 @@ mod attr;
 mod control;
 mod counters;
 mod damage;
+mod in_flight;
 mod joined;
 mod lazy_file;
 mod log_level;
@@ -16,6 +17,7 @@ mod names;
 mod node;
 mod payloads;
 mod read;
+mod scrub;
 mod snapshots;
 mod status;
 mod tree;
@@ -29,25 +31,33 @@ use std::time::{Instant, SystemTime};
 
 pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError, Written};
 pub use counters::{Counters, Request};
+pub use in_flight::Serving;
 pub use node::Ino;
 
 use access::Permissions;
 use arc_swap::ArcSwapOption;
 use control::SeenTexts;
 use damage::Damage;
+use in_flight::InFlight;
 use lazy_file::LazyFile;
 use log_level::LogLevel;
 use migration::Migration;
 use node::{MAX_SAMPLES, MAX_SLOTS, Node};
 use payloads::Payloads;
+use scrub::{Forget, Scrub};
 use snapshots::Snapshots;
 use views::Views;
 
 use crate::cache::Cache;
 use crate::dataset::{Dataset, Entry};
 use crate::error::{Error, Result};
+use crate::format::MANIFEST_FILE;
 use crate::format::manifest::{FormatVersion, Manifest};
+use crate::storage::{self, ScratchFile};
 use crate::view::{OnCollision, ViewSpec};
+
+/// Half of what a slow hard disk gives, so that readers keep the other half.
+pub const DEFAULT_SCRUB_RATE: u64 = 64 << 20;
 
 /// How a tree is shown.
 #[derive(Clone, Debug)]
@@ -76,6 +86,8 @@ pub struct VfsOptions {
     pub view_metadata: bool,
     /// Whether samples have extended attributes.
     pub xattrs: bool,
+    /// Bytes that a check behind the mount may read per second; 0 for as many as it can.
+    pub scrub_rate: u64,
 }
 
 impl Default for VfsOptions {
@@ -93,6 +105,7 @@ impl Default for VfsOptions {
             on_collision: OnCollision::Refuse,
             view_metadata: true,
             xattrs: false,
+            scrub_rate: DEFAULT_SCRUB_RATE,
         }
     }
 }
@@ -158,11 +171,14 @@ pub struct Vfs {
     started: SystemTime,
     newest: SystemTime,
     counters: Counters,
+    in_flight: InFlight,
     damage: Damage,
     payloads: Payloads,
     snapshots: Snapshots,
     seen_texts: SeenTexts,
     migration: Migration,
+    scrub: Scrub,
+    forget: Forget,
     log_level: LogLevel,
     views: Views,
     joined: LazyFile,
@@ -218,9 +234,12 @@ impl Vfs {
             skipped: dataset.skipped().iter().map(Error::chain).collect(),
             started,
             migration: Migration::new(started),
+            scrub: Scrub::new(options.scrub_rate),
+            forget: Forget::default(),
             log_level: LogLevel::new(started),
             newest: newest.unwrap_or(SystemTime::UNIX_EPOCH),
             counters: Counters::default(),
+            in_flight: InFlight::new(),
             damage: Damage::default(),
             payloads: Payloads::new(options.cache_memory),
             snapshots: Snapshots::default(),
@@ -237,6 +256,18 @@ impl Vfs {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The folders below which a command may change files, or a view make a temporary one.
+    #[must_use]
+    pub fn writable_folders(&self) -> Vec<PathBuf> {
+        let caches = self.caches.iter().map(Mounted::cache);
+        let migratable = caches.filter(|cache| cache.manifest().version == FormatVersion::V2);
+        let folders = migratable.filter_map(|cache| {
+            let manifest = storage::real_path(&cache.dir().join(MANIFEST_FILE)).ok()?;
+            Some(manifest.parent()?.to_path_buf())
+        });
+        folders.chain(ScratchFile::folders()).collect()
     }
 
     /// Gives back memory that was not used for a while; to be called every few seconds.

@@ -25,6 +25,8 @@ mod model;
 mod names;
 #[path = "vfs/reads.rs"]
 mod reads;
+#[path = "vfs/scrub.rs"]
+mod scrub;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -79,7 +79,7 @@ class Daemon:
             "--view", "all={cache_id}/{sample_id:05}", *options,
             *(cache.folder for cache in caches), point,
         ]
-        environment = os.environ | {"TMPDIR": str(work / "tmp")}
+        environment = os.environ | {"TMPDIR": str(work / "tmp"), "XDG_CACHE_HOME": str(work / "receipts")}
         environment.pop("RUST_LOG", None)
         with open(work / "daemon.err", "ab") as said:
             self.process = subprocess.Popen(

@@ -144,7 +144,7 @@ impl Cache {
     /// As [`Cache::payload_len`]; also when what the header calls the envelope is no JSON object, since
     /// nobody knows then where the payload starts.
     pub fn payload_len_and_trust(&self, sample: u64) -> Result<(u64, bool)> {
-        match self.with_compared(sample, 0, |_, record| record.decoded_len()) {
+        match self.with_stored_record(sample, 0, |record| record.decoded_len()) {
             Ok(len) if len > 0 => return Ok((len, true)),
             Err(error) if !self.has_object(sample)? => return Err(error),
             _ => {}
@@ -173,6 +173,22 @@ impl Cache {
             self.read_at(shard, &file, json, offset)?;
             Ok(Envelope::is_object(json))
         })
+    }
+
+    /// [`Cache::payload_len_and_trust`], but from memory where a length that can be believed was asked
+    /// for before.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn remembered_len(&self, sample: u64) -> Result<(u64, bool)> {
+        if let Some(len) = self.sizes.get(sample) {
+            return Ok((len, true));
+        }
+        let (len, trusted) = self.payload_len_and_trust(sample)?;
+        if trusted {
+            self.sizes.note(sample, len);
+        }
+        Ok((len, trusted))
     }
 
     /// Has the system read the sample's record ahead, up to 1 MiB of it, so that a cold disk is
@@ -207,33 +223,34 @@ impl Cache {
         Ok(row.length > LZ4_AHEAD && self.compression(sample)? == Compression::Lz4)
     }
 
-    /// Calls `work` with the sample's record after its envelope has been compared. `wanted` says
-    /// how many payload bytes will be asked for, so that they can be read along; any number is
-    /// right.
+    /// Calls `work` with the sample's record after its envelope has been compared and its shard
+    /// passed, as far as checksums are known. `wanted` says how many payload bytes will be asked
+    /// for, so that they can be read along; any number is right.
     ///
     /// # Errors
-    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when header, envelope or lengths are wrong;
-    /// [`Error::Io`].
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when header, envelope, lengths or a checksum are
+    /// wrong; [`Error::Io`].
     pub fn with_record<T>(
         &self,
         sample: u64,
         wanted: u64,
         work: impl FnOnce(&mut Record<'_>) -> T,
     ) -> Result<T> {
-        self.with_compared(sample, wanted, |shard, record| {
-            if let Some(gates) = &self.gates {
-                gates.pass(self, shard)?;
-            }
+        self.with_stored_record(sample, wanted, |record| {
+            self.gates.pass(self, record.shard)?;
             Ok(work(record))
         })?
     }
 
-    /// [`Cache::with_record`] without looking at the shard's checksum; `work` is told the shard.
-    fn with_compared<T>(
+    /// [`Cache::with_record`] whatever checksums say, for whoever checks.
+    ///
+    /// # Errors
+    /// As there, less checksums.
+    pub fn with_stored_record<T>(
         &self,
         sample: u64,
         wanted: u64,
-        work: impl FnOnce(usize, &mut Record<'_>) -> T,
+        work: impl FnOnce(&mut Record<'_>) -> T,
     ) -> Result<T> {
         let (row, shard) = self.row(sample)?;
         with_scratch(|scratch| {
@@ -262,7 +279,7 @@ impl Cache {
                 ahead: scratch.head.get(payload_at..).unwrap_or_default(),
                 rest: &mut scratch.rest,
             };
-            Ok(work(shard, &mut record))
+            Ok(work(&mut record))
         })
     }
 

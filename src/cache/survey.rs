@@ -1,6 +1,7 @@
 //! What is wrong with a cache that cannot be opened: all of it, where `Cache::open` stops at the
 //! first thing.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::validate::check_file;
@@ -98,18 +99,18 @@ impl Survey {
         self.files.iter().copied()
     }
 
-    /// As [`Cache::check_file`].
+    /// As [`Cache::check_file_while`].
     ///
     /// # Errors
     /// As there.
-    pub fn check_file(
+    pub fn check_file_while(
         &self,
         check: FileCheck,
         buf: &mut [u8],
-        progress: &dyn Fn(u64),
+        go_on: &dyn Fn(u64) -> ControlFlow<()>,
     ) -> Result<()> {
         match &self.manifest {
-            Some(manifest) => check_file(&self.dir, manifest, check, buf, progress),
+            Some(manifest) => check_file(&self.dir, manifest, check, buf, go_on),
             None => Ok(()),
         }
     }

@@ -3,8 +3,9 @@
 //! The work of one cache is cut into pieces that any thread may take ([`Cache::file_checks`],
 //! ranges of samples for [`DecodedSums`]).
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::Cache;
@@ -12,7 +13,7 @@ use crate::error::{Error, Fault, FaultKind, Result};
 use crate::format::digest::{Hasher, Sha256Digest};
 use crate::format::manifest::Manifest;
 use crate::format::{INDEX_FILE, METADATA_FILE, SHARDS_DIR};
-use crate::storage::{StoredFile, with_window};
+use crate::storage::{self, FileIdentity, StoredFile, with_window};
 
 /// One file of a cache that the manifest has a SHA-256 for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,17 +38,65 @@ impl Cache {
             ])
     }
 
-    /// Hashes one file and compares. `buf` is working space; `progress` hears of bytes read.
+    /// Hashes one file and compares; what comes out is noted ([`Cache::verified`]). `buf` is working
+    /// space; `progress` hears of bytes read.
     ///
     /// # Errors
-    /// [`FaultKind::Checksum`]; [`Error::Io`].
+    /// [`FaultKind::Checksum`]; [`FaultKind::Replaced`] when it is another file than the one that
+    /// was opened; [`Error::Io`].
     pub fn check_file(
         &self,
         check: FileCheck,
         buf: &mut [u8],
         progress: &dyn Fn(u64),
     ) -> Result<()> {
-        check_file(&self.dir, &self.manifest, check, buf, progress)
+        self.check_file_while(check, buf, &|bytes| {
+            progress(bytes);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// [`Cache::check_file`], for as long as `go_on`, which hears of bytes read, says so.
+    ///
+    /// # Errors
+    /// As there; an interruption is an [`Error::Io`] of kind `Interrupted`.
+    pub fn check_file_while(
+        &self,
+        check: FileCheck,
+        buf: &mut [u8],
+        go_on: &dyn Fn(u64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let result = self.hash(check, buf, go_on);
+        self.gates.settle(check, &result);
+        result
+    }
+
+    /// Hashes the file that is being served, which need not be the one at its path any more.
+    pub(super) fn hash(
+        &self,
+        check: FileCheck,
+        buf: &mut [u8],
+        go_on: &dyn Fn(u64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let path = self.file_path(check);
+        let open = |seen: FileIdentity| {
+            let file = StoredFile::open(&path)?;
+            match file.identity() {
+                found if found == seen => Ok(Arc::new(file)),
+                found => Err(storage::replaced(seen, found).in_file(&path)),
+            }
+        };
+        let file = match check {
+            FileCheck::Metadata => open(self.metadata.identity())?,
+            FileCheck::Index => open(self.index.identity())?,
+            FileCheck::Shard(shard) => self.shards.get(shard)?,
+        };
+        compare(&path, &file, digest_of(&self.manifest, check), buf, go_on)
+    }
+
+    /// Where a file lies; empty for a shard that does not exist.
+    pub(super) fn file_path(&self, check: FileCheck) -> PathBuf {
+        file_path(&self.dir, &self.manifest, check)
     }
 }
 
@@ -57,18 +106,29 @@ pub(super) fn check_file(
     manifest: &Manifest,
     check: FileCheck,
     buf: &mut [u8],
-    progress: &dyn Fn(u64),
+    go_on: &dyn Fn(u64) -> ControlFlow<()>,
 ) -> Result<()> {
-    let Some((path, expected)) = checked_file(dir, manifest, check) else {
+    let path = file_path(dir, manifest, check);
+    let file = StoredFile::open(&path)?;
+    compare(&path, &file, digest_of(manifest, check), buf, go_on)
+}
+
+fn compare(
+    path: &Path,
+    file: &StoredFile,
+    expected: Option<Sha256Digest>,
+    buf: &mut [u8],
+    go_on: &dyn Fn(u64) -> ControlFlow<()>,
+) -> Result<()> {
+    let Some(expected) = expected else {
         return Ok(());
     };
-    let file = StoredFile::open(&path)?;
     let mut hasher = Hasher::new();
     file.read_through(buf, |bytes| {
         hasher.update(bytes);
-        progress(bytes.len() as u64);
+        go_on(bytes.len() as u64)
     })
-    .map_err(|source| Error::io(&path, "read", source))?;
+    .map_err(|source| Error::io(path, "read", source))?;
     let found = hasher.finish();
     if found == expected {
         return Ok(());
@@ -78,24 +138,25 @@ pub(super) fn check_file(
         format!("SHA-256 {expected}"),
         found.to_string(),
     );
-    Err(fault.in_file(&path))
+    Err(fault.in_file(path))
 }
 
-/// Path and SHA-256 of a file.
-fn checked_file(
-    dir: &Path,
-    manifest: &Manifest,
-    check: FileCheck,
-) -> Option<(PathBuf, Sha256Digest)> {
-    Some(match check {
-        FileCheck::Metadata => (dir.join(METADATA_FILE), manifest.metadata_sha256),
-        FileCheck::Index => (dir.join(INDEX_FILE), manifest.index_sha256),
-        FileCheck::Shard(n) => {
-            let shard = manifest.shards.get(n)?;
-            let path = dir.join(SHARDS_DIR).join(shard.name.as_str());
-            (path, shard.sha256)
-        }
-    })
+fn file_path(dir: &Path, manifest: &Manifest, check: FileCheck) -> PathBuf {
+    match check {
+        FileCheck::Metadata => dir.join(METADATA_FILE),
+        FileCheck::Index => dir.join(INDEX_FILE),
+        FileCheck::Shard(n) => manifest.shards.get(n).map_or_else(PathBuf::new, |shard| {
+            dir.join(SHARDS_DIR).join(shard.name.as_str())
+        }),
+    }
+}
+
+fn digest_of(manifest: &Manifest, check: FileCheck) -> Option<Sha256Digest> {
+    match check {
+        FileCheck::Metadata => Some(manifest.metadata_sha256),
+        FileCheck::Index => Some(manifest.index_sha256),
+        FileCheck::Shard(n) => manifest.shards.get(n).map(|shard| shard.sha256),
+    }
 }
 
 /// Sums of decoded payload lengths, one for each shard, gathered from any number of threads.

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use args::Args;
-pub use args::Validate;
+pub use args::{Sandbox, Validate};
 pub use config::MountConfig;
 pub(super) use memory::default_budget;
 pub(super) use tree::check_apart;
@@ -29,7 +29,7 @@ use self::config::Wrong;
 use self::ready::{ReadyFd, notify_manager};
 use super::{EXIT_USAGE, LogOptions, refuse, start_logging};
 use crate::error::{Error, Result};
-use crate::fuse::{self, MountOptions, Session};
+use crate::fuse::{self, Confinement, MountOptions, ServeOptions, Session, User};
 use crate::storage;
 use crate::vfs::Vfs;
 
@@ -114,25 +114,48 @@ fn serve(mut config: MountConfig) -> Result<()> {
         Some(_) => config.mountpoint.clone(),
         None => fuse::prepare(&config.mountpoint, config.allow_other)?,
     };
-    let vfs = Arc::new(tree::open(&config, &mountpoint)?);
+    let user = config.user.as_deref().map(User::find).transpose()?;
+    let open = || tree::open(&config, &mountpoint);
+    let vfs = Arc::new(match &user {
+        Some(user) => user
+            .acting(open)
+            .map_err(|source| Error::io("--user", "become this user", source))??,
+        None => open()?,
+    });
+    // While it can still be opened.
+    let background_log = launcher.as_ref().map(|_| Launcher::open_log(log_file));
+    let background_log = background_log
+        .transpose()
+        .map_err(|source| Error::io(&mountpoint, "go to the background", source))?;
+    let serve = ServeOptions {
+        threads: config.threads,
+        confinement: Confinement {
+            user,
+            writable: (config.sandbox != Sandbox::Off).then(|| vfs.writable_folders()),
+            filter_calls: config.sandbox == Sandbox::Full,
+        },
+    };
     let options = MountOptions {
         mountpoint,
         allow_other: config.allow_other,
         noexec: config.noexec,
     };
+    // Before the session, which gives up rights of the threads that there are.
+    keep_tidy(&vfs);
     let at = options.mountpoint.as_path();
     let session = match fuse_fd {
-        Some(given) => Session::start_given(Arc::clone(&vfs), given, at, config.threads)?,
-        None => Session::start(Arc::clone(&vfs), &options, config.threads)?,
+        Some(given) => Session::start_given(Arc::clone(&vfs), given, at, serve)?,
+        None => Session::start(Arc::clone(&vfs), &options, serve)?,
     };
-    keep_tidy(&vfs);
+    let notifier = session.notifier();
+    vfs.on_forget(move |ino| notifier.forget(ino));
     let shown = at.display();
     if let Some(signal) = session.stopped() {
         log::warn!("{shown}: stopped by {signal} before the mount was ready");
     } else {
-        if let Some(launcher) = launcher {
+        if let (Some(launcher), Some(log)) = (launcher, &background_log) {
             let failed = |source| Error::io(at, "go to the background", source);
-            launcher.detach(log_file).map_err(failed)?;
+            launcher.detach(log).map_err(failed)?;
         }
         if let Some(ready_fd) = ready_fd {
             ready_fd.ready();
@@ -144,6 +167,7 @@ fn serve(mut config: MountConfig) -> Result<()> {
     let end = session.wait(|| {
         notify_manager("STOPPING=1\n");
         vfs.stop_migration();
+        vfs.stop_scrub();
     })?;
     log::info!("{shown}: {end}");
     Ok(())

@@ -29,18 +29,24 @@ impl Dataset {
     pub fn validation_len(&self) -> u64 {
         self.entries
             .iter()
+            .filter(|entry| entry.validated != Validated::Receipt)
             .flat_map(|entry| entry.cache.file_checks())
             .map(|(_, len)| len)
             .fold(0, u64::saturating_add)
     }
 
-    /// Hashes metadata.arrow and index.bin of every cache now, and has each shard hashed before it is
-    /// first served. Caches that failed leave the list if `skip` is set.
+    /// Hashes metadata.arrow and index.bin of every cache that has no receipt now, and has each shard
+    /// hashed before it is first served. Caches that failed leave the list if `skip` is set.
     ///
     /// # Errors
     /// Without `skip`: everything that was found wrong.
     pub fn validate_on_access(&mut self, skip: bool) -> Result<()> {
+        let has_receipt =
+            |n: usize| self.entries.get(n).map(|entry| entry.validated) == Some(Validated::Receipt);
         let results = in_parallel(self.entries.len(), |n| {
+            if has_receipt(n) {
+                return Ok(());
+            }
             self.check_file(n, FileCheck::Metadata, &|_| ())?;
             self.check_file(n, FileCheck::Index, &|_| ())
         });
@@ -49,7 +55,9 @@ impl Dataset {
         self.settle(failures.collect(), skip)?;
         for entry in &mut self.entries {
             // The list was just opened: nobody else holds its caches yet.
-            if let Some(cache) = Arc::get_mut(&mut entry.cache) {
+            if entry.validated != Validated::Receipt
+                && let Some(cache) = Arc::get_mut(&mut entry.cache)
+            {
                 cache.check_shards_on_access();
                 entry.validated = Validated::OnAccess;
             }
@@ -57,8 +65,8 @@ impl Dataset {
         Ok(())
     }
 
-    /// Hashes every file of every cache, compares each shard's sum of decoded payloads, and marks
-    /// the caches that passed. Caches that failed leave the list if `skip` is set.
+    /// Hashes every file of every cache that has no receipt, compares each shard's sum of decoded
+    /// payloads, and marks the caches that passed. Caches that failed leave the list if `skip` is set.
     ///
     /// # Errors
     /// Without `skip`: everything that was found wrong.
@@ -66,7 +74,9 @@ impl Dataset {
         let failures = self.failures(progress);
         self.settle(failures, skip)?;
         for entry in &mut self.entries {
-            entry.validated = Validated::Checksums;
+            if entry.validated != Validated::Receipt {
+                entry.validated = Validated::Checksums;
+            }
         }
         Ok(())
     }
@@ -101,6 +111,7 @@ impl Dataset {
             .entries
             .iter()
             .enumerate()
+            .filter(|(_, entry)| entry.validated != Validated::Receipt)
             .flat_map(|(n, entry)| pieces(n, entry))
             .collect();
         let failures = Mutex::new(Vec::new());
@@ -127,7 +138,9 @@ impl Dataset {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         for (n, (entry, sums)) in self.entries.iter().zip(&sums).enumerate() {
-            if let Err(error) = sums.compare(&entry.cache) {
+            if entry.validated != Validated::Receipt
+                && let Err(error) = sums.compare(&entry.cache)
+            {
                 failures.push((n, error));
             }
         }

@@ -9,7 +9,7 @@ use fuser::{Errno, INodeNo};
 
 use super::errno::{Call, report};
 use super::workers::Workers;
-use crate::vfs::{Request, Vfs, VfsError};
+use crate::vfs::{Ino, Request, Vfs, VfsError};
 
 /// A [`Vfs`] behind a panic guard.
 pub(super) struct Guarded {
@@ -103,6 +103,7 @@ fn guarded<T>(
     call: Call,
     serve: impl FnOnce() -> Result<T, VfsError>,
 ) -> Result<T, Errno> {
+    let _serving = vfs.begin(call.request, Ino(call.ino.0));
     match catch_unwind(AssertUnwindSafe(serve)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(report(call, &error)),

@@ -22,6 +22,7 @@ pub use helper::{CONFIG as HELPER_CONFIG, find as find_helper, others_allowed};
 pub use look::{Answer, answer, quoted, resolve, within};
 
 use self::look::{LOOK, clear_leftovers, hung, in_time};
+use super::confine::may_mount;
 use super::mount_table::{self, Device, FSTYPE};
 use crate::error::{Error, Result};
 
@@ -245,7 +246,7 @@ pub enum Unmount {
 /// # Errors
 /// When this user may not unmount it.
 pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<Unmount> {
-    if !is_root() {
+    if !may_mount() {
         return helper::unmount(mountpoint, lazy);
     }
     let mut flags = UnmountFlags::NOFOLLOW;

@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use super::adapter::Adapter;
+use super::confine::{self, Confinement};
 use super::mount::{self, Mount, MountOptions};
 use super::mount_table::Device;
 use crate::error::{Error, Result};
@@ -29,6 +30,20 @@ const LAST_CLOSE: Duration = Duration::from_secs(1);
 
 /// What root sets as the kernel's readahead: one READ of 1 MiB where the default makes eight.
 const READ_AHEAD_KB: &str = "1024";
+
+/// Numbers of descriptors below which that of the connection surely lies: it is opened at the start.
+const MOST_LOOKED_AT: i32 = 4096;
+
+const CONFINE: &str = "give up the rights that serving does not need";
+
+/// How a mount is served.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Event threads.
+    pub threads: usize,
+    /// What they may not do.
+    pub confinement: Confinement,
+}
 
 /// How a session came to its end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -71,20 +86,24 @@ impl Notifier {
 }
 
 impl Session {
-    /// Mounts `vfs`, serves it with `threads` event threads, and returns when the mount answers
+    /// Mounts `vfs`, gives up what serving does not need, serves, and returns when the mount answers
     /// (or a signal came: see [`Self::stopped`]).
     /// From here on SIGTERM, SIGINT and SIGHUP are ours (SIGHUP not where it is ignored: nohup).
     ///
     /// # Errors
     /// When mounting fails or the mount does not answer; nothing is left mounted then.
-    pub fn start(vfs: Arc<Vfs>, options: &MountOptions, threads: usize) -> Result<Self> {
+    pub fn start(vfs: Arc<Vfs>, options: &MountOptions, serve: ServeOptions) -> Result<Self> {
         let at = options.mountpoint.as_path();
+        confine::gain_nothing().map_err(|source| Error::io(at, CONFINE, source))?;
         let (sender, events) = mpsc::channel();
         let signals = SignalWatch::start(sender.clone())
             .map_err(|e| Error::io(at, "watch for signals", e))?;
         let (connection, mount) = mount::mount(options)?;
-        let notifier = serve(vfs, connection, threads, sender.clone())
+        let greeted = greet(vfs, connection, serve.threads)
             .map_err(|source| Error::io(at, "greet the kernel", source))?;
+        set_read_ahead(&mount);
+        let notifier = run(greeted, serve.confinement, sender.clone())
+            .map_err(|source| Error::io(at, CONFINE, source))?;
         let mut session = Self {
             mount,
             notifier,
@@ -92,7 +111,6 @@ impl Session {
             stopped: None,
             _signals: signals,
         };
-        session.set_read_ahead();
         session.stopped = session.first_answer(sender)?;
         Ok(session)
     }
@@ -107,13 +125,14 @@ impl Session {
         vfs: Arc<Vfs>,
         connection: OwnedFd,
         mountpoint: &Path,
-        threads: usize,
+        serve: ServeOptions,
     ) -> Result<Self> {
         mount::check_given(&connection)?;
+        confine::gain_nothing().map_err(|source| Error::io(mountpoint, CONFINE, source))?;
         let (sender, events) = mpsc::channel();
         let signals = SignalWatch::start(sender.clone())
             .map_err(|e| Error::io(mountpoint, "watch for signals", e))?;
-        let notifier = serve(vfs, connection, threads, sender).map_err(|source| {
+        let greeted = greet(vfs, connection, serve.threads).map_err(|source| {
             // What an open device says that was not mounted.
             if source.kind() == io::ErrorKind::PermissionDenied {
                 Error::refused("--fuse-fd", "this /dev/fuse is not mounted: mount it first")
@@ -121,6 +140,8 @@ impl Session {
                 Error::io("--fuse-fd", "greet the kernel", source)
             }
         })?;
+        let notifier = run(greeted, serve.confinement, sender)
+            .map_err(|source| Error::io(mountpoint, CONFINE, source))?;
         Ok(Self {
             mount: Mount::of_another(mountpoint),
             notifier,
@@ -190,15 +211,6 @@ impl Session {
                 .any(|event| matches!(event, Event::Ended(Ok(()))))
     }
 
-    fn set_read_ahead(&self) {
-        if let Some(Device { major, minor }) = self.mount.device() {
-            let file = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-            if let Err(error) = fs::write(&file, READ_AHEAD_KB) {
-                log::debug!("{file} stays as it is: {error}");
-            }
-        }
-    }
-
     /// Waits until the mount answers a look from outside, or a signal comes. The looker has a thread of its own, so
     /// that a mount that does not answer cannot hang us.
     fn first_answer(&self, sender: Sender<Event>) -> Result<Option<i32>> {
@@ -258,29 +270,53 @@ impl Session {
     }
 }
 
-/// Answers the kernel's greeting, which waits on a mounted connection, and then whatever it asks.
-fn serve(
+/// Has the kernel read ahead further than it does by itself; where that may not be asked for, it does
+/// not. To be called after the greeting, which sets it.
+fn set_read_ahead(mount: &Mount) {
+    if let Some(Device { major, minor }) = mount.device() {
+        let file = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        if let Err(error) = fs::write(&file, READ_AHEAD_KB) {
+            log::debug!("{file} stays as it is: {error}");
+        }
+    }
+}
+
+/// Answers the kernel's greeting, which waits on a mounted connection.
+fn greet(
     vfs: Arc<Vfs>,
     connection: OwnedFd,
     threads: usize,
-    ended: Sender<Event>,
-) -> io::Result<fuser::Notifier> {
+) -> io::Result<fuser::Session<Adapter>> {
     let mut config = Config::default();
     // One more, which hands on to others what may wait for a disk: see `Guarded::at_work`.
     let threads = threads.max(1).saturating_add(1);
     config.n_threads = Some(threads);
     // The kernel checks who may come in; fuser would check again on each request.
-    let session = fuser::Session::from_fd(
-        Adapter::new(vfs, threads),
-        connection,
-        SessionACL::All,
-        config,
-    )?;
+    let adapter = Adapter::new(vfs, threads);
+    fuser::Session::from_fd(adapter, connection, SessionACL::All, config)
+}
+
+/// Gives up what serving does not need, and answers whatever the kernel asks.
+fn run(
+    session: fuser::Session<Adapter>,
+    confinement: Confinement,
+    ended: Sender<Event>,
+) -> io::Result<fuser::Notifier> {
+    confinement.confine_process()?;
     let notifier = session.notifier();
+    let (sender, confined) = mpsc::channel();
     spawn("serve", move || {
-        // Nobody listens once the session was left.
-        let _ = ended.send(Event::Ended(session.run()));
+        let result = confinement.confine_thread();
+        let serving = result.is_ok();
+        // Whoever waits hears it, or is gone.
+        let _ = sender.send(result);
+        if serving {
+            // Nobody listens once the session was left.
+            let _ = ended.send(Event::Ended(session.run()));
+        }
     })?;
+    let gone = |_| io::Error::other("the serving thread is gone");
+    confined.recv().map_err(gone)??;
     Ok(notifier)
 }
 
@@ -350,6 +386,10 @@ fn let_go_of_the_connection() {
         return;
     }
     let Ok(open) = fs::read_dir("/proc/thread-self/fd") else {
+        // A process that has changed its user may not look. A look at a path takes no descriptor.
+        for number in 3..MOST_LOOKED_AT {
+            let _ = nix::unistd::close(number);
+        }
         return;
     };
     let of_the_connection = open.flatten().filter_map(|entry| {

@@ -92,7 +92,10 @@ mod tests {
         assert_eq!(done.recv().unwrap(), first);
 
         let (release, held) = mpsc::channel::<()>();
-        let blocked = Box::new(move || drop(held.recv()));
+        let blocked = Box::new(move || {
+            // Waits for the other end to go.
+            let _ = held.recv();
+        });
         workers.run(blocked).unwrap();
         workers.run(job(&sender)).unwrap();
         done.recv().unwrap();

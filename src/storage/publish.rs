@@ -5,7 +5,7 @@ mod test_step;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub use replace::{Replaced, Step, StepHook, check_replaceable, replace_file, sync_folder_of};
@@ -184,6 +184,34 @@ pub fn create_dirs_synced(dir: &Path) -> Result<Vec<PathBuf>> {
         create_dir_synced(dir)?;
     }
     Ok(missing.into_iter().map(Path::to_path_buf).collect())
+}
+
+/// Creates `dir` and what is missing above it, for this user alone.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn create_private_dirs(dir: &Path) -> Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|source| Error::io(dir, "create the folder", source))
+}
+
+/// Puts a file of these bytes, which this user alone can read and write, in the place of `path`.
+///
+/// # Errors
+/// [`Error::Io`]; before the last step, which is the sync of the folder, nothing is changed then.
+pub fn publish_own(path: &Path, bytes: &[u8]) -> Result<()> {
+    let temp = path.with_extension(format!("{}.tmp", std::process::id()));
+    // Left by an earlier process with this number.
+    let _ = fs::remove_file(&temp);
+    let mut staged =
+        StagedFile::create_private(&temp).map_err(|source| Error::io(&temp, "create", source))?;
+    staged
+        .write_all(bytes)
+        .map_err(|source| Error::io(&temp, "write", source))?;
+    staged.commit_as(path)
 }
 
 /// Removes folder `dir` if nothing is in it.

@@ -21,19 +21,23 @@ impl ScratchFile {
     /// # Errors
     /// [`Error::Io`] for the last folder that was tried.
     pub fn create() -> Result<Self> {
-        let asked = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
-        let folders = match asked {
-            Some(dir) => vec![PathBuf::from(dir)],
-            None => vec![PathBuf::from("/var/tmp"), PathBuf::from("/tmp")],
-        };
         let mut failure = None;
-        for dir in folders {
+        for dir in Self::folders() {
             match unnamed(&dir).or_else(|_| unlinked(&dir)) {
                 Ok(file) => return Ok(Self { file, len: 0 }),
                 Err(source) => failure = Some(Error::io(dir, "create a temporary file in", source)),
             }
         }
         Err(failure.unwrap_or_else(|| Error::refused("/tmp", "no folder for temporary files")))
+    }
+
+    /// The folders in which [`ScratchFile::create`] makes files.
+    #[must_use]
+    pub fn folders() -> Vec<PathBuf> {
+        match std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()) {
+            Some(dir) => vec![PathBuf::from(dir)],
+            None => vec![PathBuf::from("/var/tmp"), PathBuf::from("/tmp")],
+        }
     }
 
     /// Bytes written so far.

@@ -5,7 +5,19 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// Bytes that large payloads may have decoded together. A larger one is decoded alone.
 const TOTAL: u64 = 256 << 20;
 /// Payloads up to this size are not counted: one per thread is little.
-const SMALL: u64 = 4 << 20;
+pub(super) const SMALL: u64 = 4 << 20;
+
+/// Where the memory for large payloads comes from.
+pub trait Memory: Sync {
+    /// Waits until `len` more bytes may be held, and takes them until what is returned is dropped.
+    ///
+    /// # Errors
+    /// What to say of a payload that is larger than may ever be held.
+    fn take(&self, len: u64) -> Result<Box<dyn Held + '_>, String>;
+}
+
+/// Bytes that were taken; dropping it gives them back.
+pub trait Held {}
 
 /// What is left of the bound.
 #[derive(Debug)]
@@ -21,12 +33,10 @@ impl Budget {
             returned: Condvar::new(),
         }
     }
+}
 
-    /// Runs `work` once `len` bytes may be held.
-    pub(super) fn with<T>(&self, len: u64, work: impl FnOnce() -> T) -> T {
-        if len <= SMALL {
-            return work();
-        }
+impl Memory for Budget {
+    fn take(&self, len: u64) -> Result<Box<dyn Held + '_>, String> {
         let len = len.min(TOTAL);
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         while *left < len {
@@ -37,8 +47,7 @@ impl Budget {
         }
         *left -= len;
         drop(left);
-        let _share = Share { budget: self, len };
-        work()
+        Ok(Box::new(Share { budget: self, len }))
     }
 }
 
@@ -47,6 +56,8 @@ struct Share<'a> {
     budget: &'a Budget,
     len: u64,
 }
+
+impl Held for Share<'_> {}
 
 impl Drop for Share<'_> {
     fn drop(&mut self) {

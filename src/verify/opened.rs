@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::Pace;
 use super::finding::{Finding, Subject};
 use super::layout::{Layout, Slice};
 use super::plan::{Pieces, Work};
 use crate::cache::{Cache, DecodedSums, FileCheck, Survey};
-use crate::dataset::{Entry, Progress};
-use crate::error::{Error, Result};
+use crate::dataset::Entry;
+use crate::error::{Error, Fault, FaultKind, Result};
+use crate::format::MANIFEST_FILE;
+use crate::format::manifest::Manifest;
 use crate::format::record::Compression;
 
 /// Bytes read at once while hashing: few calls, and still in the processor's cache when hashed.
@@ -55,6 +58,36 @@ impl Opened {
             },
             Err(error) => Self::refused(dir, position, error),
         }
+    }
+
+    /// Takes a cache that is in use, whose manifest may have changed since it was opened: a migration
+    /// may have done that, and nobody else.
+    pub(super) fn in_use(entry: &Entry) -> Self {
+        let dir = entry.cache.dir();
+        let mut opened = Self::new(dir, entry.position as u64, Ok(entry.clone()));
+        opened.cache_id = Some(entry.cache_id);
+        let loaded = entry.cache.manifest();
+        let result = Cache::read_manifest(dir).and_then(|(found, _)| {
+            let same = Manifest {
+                version: loaded.version,
+                cache_id: loaded.cache_id,
+                ..found.clone()
+            };
+            let id = found.cache_id.unwrap_or(entry.cache_id);
+            if same == *loaded && id == entry.cache_id {
+                return Ok(());
+            }
+            let fault = Fault::new(
+                FaultKind::Replaced,
+                "the manifest that was loaded, or its migrated form",
+                "another one",
+            );
+            Err(fault.in_file(&dir.join(MANIFEST_FILE)))
+        });
+        if let Err(error) = result {
+            opened.refuse(error);
+        }
+        opened
     }
 
     fn refused(dir: &Path, position: u64, error: Error) -> Self {
@@ -108,17 +141,17 @@ impl Opened {
     /// Hashes one file; `buffer` is working space.
     ///
     /// # Errors
-    /// As [`Cache::check_file`].
+    /// As [`Cache::check_file_while`].
     pub(super) fn check_file(
         &self,
         check: FileCheck,
         buffer: &mut Vec<u8>,
-        progress: Progress<'_>,
+        pace: Pace<'_>,
     ) -> Result<()> {
         buffer.resize(PIECE, 0);
         match &self.state {
-            State::Open(checked) => checked.cache.check_file(check, buffer, progress),
-            State::Refused(survey) => survey.check_file(check, buffer, progress),
+            State::Open(checked) => checked.cache.check_file_while(check, buffer, pace),
+            State::Refused(survey) => survey.check_file_while(check, buffer, pace),
         }
     }
 

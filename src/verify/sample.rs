@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::budget::Budget;
+use super::Pace;
+use super::budget::{Memory, SMALL};
 use super::finding::{Finding, Subject};
 use crate::cache::{Cache, DecodedSums, Record};
-use crate::dataset::Progress;
 use crate::error::{Error, Fault, FaultKind, Result};
 use crate::format::record::Compression;
 
@@ -21,13 +21,13 @@ pub(super) struct SampleCheck<'a> {
     pub(super) cache: &'a Cache,
     pub(super) subject: Subject<'a>,
     pub(super) sums: &'a DecodedSums,
-    pub(super) budget: &'a Budget,
-    pub(super) progress: Progress<'a>,
+    pub(super) memory: &'a dyn Memory,
+    pub(super) pace: Pace<'a>,
 }
 
 impl SampleCheck<'_> {
-    /// Checks `samples` one by one; `buffer` is working space. Progress hears of the bytes of
-    /// compressed records.
+    /// Checks `samples` one by one, for as long as the pace says so; `buffer` is working space. The
+    /// pace hears of the bytes of compressed records.
     pub(super) fn run(&self, samples: Range<u64>, buffer: &mut Vec<u8>) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut bytes = 0;
@@ -46,11 +46,12 @@ impl SampleCheck<'_> {
             }
             // A row that was changed in place has failed above.
             let _ = self.sums.add(self.cache, sample, decoded_len);
-            if bytes >= PROGRESS_STEP {
-                (self.progress)(std::mem::take(&mut bytes));
+            if bytes >= PROGRESS_STEP && (self.pace)(std::mem::take(&mut bytes)).is_break() {
+                return findings;
             }
         }
-        (self.progress)(bytes);
+        // Nothing is left to break off.
+        let _ = (self.pace)(bytes);
         findings
     }
 
@@ -61,13 +62,20 @@ impl SampleCheck<'_> {
             Compression::None => 0,
             Compression::Lz4 => u64::MAX,
         };
-        self.cache.with_record(sample, wanted, |record| {
+        self.cache.with_stored_record(sample, wanted, |record| {
             let len = record.decoded_len();
             if record.compression() == Compression::None {
                 return Ok((len, 0));
             }
             let held = len.saturating_add(record.stored_len());
-            self.budget.with(held, || decode_into(record, buffer))?;
+            let _held = match held {
+                ..=SMALL => None,
+                _ => Some(self.memory.take(held)),
+            };
+            let _held = _held
+                .transpose()
+                .map_err(|reason| Error::refused(record.path(), reason))?;
+            decode_into(record, buffer)?;
             Ok((len, record.stored_len()))
         })?
     }
@@ -80,7 +88,7 @@ impl SampleCheck<'_> {
             if row.shard != shard as u64 {
                 continue;
             }
-            let read = self.cache.with_record(sample, 0, |record| {
+            let read = self.cache.with_stored_record(sample, 0, |record| {
                 if record.compression() == Compression::None {
                     return read_whole(record, buffer);
                 }

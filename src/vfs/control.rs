@@ -52,11 +52,20 @@ impl Vfs {
     /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
     pub fn write(self: &Arc<Self>, ino: Ino, data: &[u8]) -> Result<Written, VfsError> {
         let node = self.node(ino)?;
+        if let Node::Snapshot(number) = node {
+            let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
+            if snapshot.file != ControlFile::Verify {
+                return Err(VfsError::ReadOnly);
+            }
+            self.snapshots.note_write(number);
+            return self.command_scrub(data);
+        }
         // The writer's next look is at what came of it.
         self.seen_texts.forget(node);
         match control_file(node) {
             Some(ControlFile::Migrate) => self.start_migration(data),
             Some(ControlFile::LogLevel) => self.log_level.set(data).map(|()| Written::All),
+            Some(ControlFile::Verify) => self.command_scrub(data),
             _ => Err(VfsError::ReadOnly),
         }
     }
@@ -72,6 +81,13 @@ impl Vfs {
             return Err(VfsError::ReadOnly);
         }
         let node = self.node(ino)?;
+        if let Node::Snapshot(number) = node {
+            let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
+            return match snapshot.file {
+                ControlFile::Verify => Ok(self.snapshot_attr(&snapshot)),
+                _ => Err(VfsError::ReadOnly),
+            };
+        }
         self.command_attr(node).ok_or(VfsError::ReadOnly)
     }
 

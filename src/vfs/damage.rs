@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// More damaged samples than this are counted but not listed.
-const MOST_LISTED: usize = 10_000;
+pub(super) const MOST_LISTED: usize = 10_000;
 
 /// Damaged samples of a mount, by cache slot and sample.
 #[derive(Debug, Default)]
@@ -34,6 +34,13 @@ impl Damage {
         self.known.store(listed.len() as u64, Ordering::Relaxed);
         self.changes.fetch_add(1, Ordering::Relaxed);
         true
+    }
+
+    /// The samples of one cache that are listed.
+    pub(super) fn samples(&self, slot: u64) -> Vec<u64> {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let range = listed.range((slot, 0)..=(slot, u64::MAX));
+        range.map(|((_, sample), _)| *sample).collect()
     }
 
     /// Notes that a sample was served: what failed before (a disk, say) works again.

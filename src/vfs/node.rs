@@ -46,11 +46,18 @@ pub(super) enum ControlFile {
     LogLevel,
     Migrate,
     Status,
+    Verify,
 }
 
 impl ControlFile {
     /// All of them, in the order in which the folder lists them.
-    pub(super) const ALL: [Self; 4] = [Self::Damaged, Self::LogLevel, Self::Migrate, Self::Status];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Damaged,
+        Self::LogLevel,
+        Self::Migrate,
+        Self::Status,
+        Self::Verify,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -58,6 +65,7 @@ impl ControlFile {
             Self::LogLevel => "log-level",
             Self::Migrate => "migrate",
             Self::Status => "status",
+            Self::Verify => "verify",
         }
     }
 

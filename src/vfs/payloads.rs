@@ -151,6 +151,15 @@ impl Payloads {
         }
     }
 
+    /// Waits until `len` more bytes may be held. `None` when that is more than the whole budget.
+    pub(super) fn reserve(&self, len: u64) -> Option<Reservation> {
+        let sizes = Sizes {
+            decoded: len,
+            stored: 0,
+        };
+        self.shared.reserve(sizes).map(|(reserved, _)| reserved)
+    }
+
     /// Drops payloads that nobody has read for a while, and says whether there were any.
     pub(super) fn drop_idle(&self, now: Instant) -> bool {
         let mut idle = Vec::new();

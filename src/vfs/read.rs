@@ -27,6 +27,7 @@ impl Vfs {
                 #[cfg(debug_assertions)]
                 panic_if_asked(sample);
                 let mounted = self.mounted(slot)?;
+                self.at_sample(slot, sample);
                 let len = self
                     .read_sample(mounted, sample, offset, out)
                     .map_err(|error| self.damaged(slot, sample, error))?;
@@ -133,6 +134,8 @@ impl Vfs {
 
     /// The decoded payload of a compressed sample, decoded by this thread if no other has.
     fn decoded(&self, mounted: &Mounted, sample: u64) -> Result<Arc<Payload>> {
+        // It may have been decoded before its shard was found wrong.
+        mounted.cache().admit(sample)?;
         let turn = match self.payloads.find((mounted.slot(), sample)) {
             Found::Payload(payload) => return Ok(payload),
             Found::Turn(turn) => turn,
@@ -166,14 +169,18 @@ impl Vfs {
 fn not_decoded(error: PayloadError<Error>, record: &Record<'_>) -> Error {
     match error {
         PayloadError::Decode(error) => error,
-        PayloadError::TooLarge { needed, budget } => Error::refused(
-            record.path(),
-            format!(
-                "decoding this sample takes {needed} bytes, more than the {budget} bytes of \
-                 --cache-memory; mount with --cache-memory {needed} or more"
-            ),
-        ),
+        PayloadError::TooLarge { needed, budget } => {
+            Error::refused(record.path(), too_large(needed, budget))
+        }
     }
+}
+
+/// What to say of a payload whose decoding takes more than the budget, in bytes.
+pub(super) fn too_large(needed: u64, budget: u64) -> String {
+    format!(
+        "decoding this sample takes {needed} bytes, more than the {budget} bytes of \
+         --cache-memory; mount with --cache-memory {needed} or more"
+    )
 }
 
 fn read_scratch(

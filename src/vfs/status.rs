@@ -1,9 +1,12 @@
 //! The texts of `/.control/status` and `/.control/damaged`.
 
+use std::time::SystemTime;
+
 use serde_json::json;
 
-use super::Vfs;
 use super::counters::Request;
+use super::{Mounted, Vfs};
+use crate::cache::Level;
 use crate::dataset::Validated;
 
 impl Vfs {
@@ -26,9 +29,11 @@ impl Vfs {
                         Validated::Structure => "structure",
                         Validated::OnAccess => "access",
                         Validated::Checksums => "checksums",
+                        Validated::Receipt => "receipt",
                     },
                     "shards": cache.manifest().shards.len(),
                     "shards_checked_on_access": cache.shards_checked_on_access(),
+                    "verified": verified(mounted),
                     "damaged": self.damage.count(mounted.slot()),
                 })
             })
@@ -47,6 +52,7 @@ impl Vfs {
             "skipped": self.skipped,
             "caches": caches,
             "views": self.views.status(),
+            "slow_requests": self.slow_requests(),
             "counters": {
                 "requests": requests,
                 "bytes_read": self.counters.bytes_read(),
@@ -79,4 +85,23 @@ impl Vfs {
         }
         text.into_bytes()
     }
+}
+
+/// How far the checksums of a cache were compared, and when one was last found right.
+fn verified(mounted: &Mounted) -> serde_json::Value {
+    let cache = mounted.cache();
+    let verified = cache.verified();
+    let since_epoch =
+        |at: SystemTime| Some(at.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs());
+    json!({
+        "level": match verified.level {
+            Level::None => "none",
+            Level::Structure => "structure",
+            Level::Shards => "shards",
+            Level::All => "all",
+        },
+        "shards": verified.shards,
+        "of": cache.manifest().shards.len(),
+        "at": verified.at.and_then(since_epoch),
+    })
 }

@@ -75,6 +75,7 @@ impl Vfs {
         };
         let node = node.ok_or(VfsError::NotFound)?;
         if let Node::Sample(slot, sample) = node {
+            self.at_sample(slot, sample);
             // Whoever looks a sample up by name mostly reads it next.
             self.mounted(slot)?.cache().read_ahead(sample);
         }
@@ -294,9 +295,10 @@ impl Vfs {
                 if sample >= mounted.cache().sample_count() {
                     return Err(VfsError::NotFound);
                 }
+                self.at_sample(slot, sample);
                 let (size, trusted) = mounted
                     .cache()
-                    .payload_len_and_trust(sample)
+                    .remembered_len(sample)
                     .map_err(|error| self.damaged(slot, sample, error))?;
                 let attr = self.of_cache(ino, mounted, FileKind::File, size);
                 let links = self.by_slot.get(&slot);
@@ -349,18 +351,23 @@ impl Vfs {
 
     /// The present text of a control file that changes all the time.
     pub(super) fn snapshot(&self, file: ControlFile) -> Snapshot {
-        let state = self.damage.changes() + self.migration.runs();
+        let state = self.damage.changes() + self.migration.runs() + self.scrub.changes();
         self.snapshots.take(file, state, || match file {
             ControlFile::Damaged => self.damaged_text(),
             ControlFile::LogLevel | ControlFile::Migrate => Vec::new(),
             ControlFile::Status => self.status_text(),
+            ControlFile::Verify => self.scrub.text(),
         })
     }
 
-    fn snapshot_attr(&self, snapshot: &Snapshot) -> Attr {
+    pub(super) fn snapshot_attr(&self, snapshot: &Snapshot) -> Attr {
         let ino = Node::Snapshot(snapshot.number).ino();
         let len = snapshot.text.len() as u64;
         Attr {
+            perm: match snapshot.file {
+                ControlFile::Verify => 0o600,
+                _ => 0o444,
+            },
             ttl: Ttl::Never,
             ..self.plain(ino, FileKind::File, len, snapshot.taken)
         }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::{Ino, Mounted, Node, Vfs, VfsError};
+use crate::cache::SampleVerified;
 use crate::format::metadata::ValueRef;
 
 const PREFIX: &str = "user.datasetrt.";
@@ -22,14 +23,16 @@ enum Fixed {
     SampleId,
     SourceName,
     Metadata,
+    Verified,
 }
 
 impl Fixed {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::CacheId,
         Self::SampleId,
         Self::SourceName,
         Self::Metadata,
+        Self::Verified,
     ];
 
     fn name(self) -> &'static str {
@@ -38,6 +41,7 @@ impl Fixed {
             Self::SampleId => "sample_id",
             Self::SourceName => "source_name",
             Self::Metadata => "metadata",
+            Self::Verified => "verified",
         }
     }
 }
@@ -78,7 +82,9 @@ impl Vfs {
         };
         let mut list = Vec::new();
         for fixed in Fixed::ALL {
-            if fixed_value(mounted, sample, fixed).is_some() {
+            // Every sample has the last one, and finding its value out reads the record.
+            let always = matches!(fixed, Fixed::Verified);
+            if always || fixed_value(mounted, sample, fixed).is_some() {
                 push_name(&mut list, PREFIX, fixed.name());
             }
         }
@@ -122,6 +128,11 @@ fn fixed_value(mounted: &Mounted, sample: u64, fixed: Fixed) -> Option<Vec<u8>> 
         Fixed::CacheId => mounted.entry.cache_id.to_string().into_bytes(),
         Fixed::SampleId => sample.to_string().into_bytes(),
         Fixed::SourceName => cache.manifest().source_name.clone().into_bytes(),
+        Fixed::Verified => match cache.sample_verified(sample) {
+            SampleVerified::None => b"none".to_vec(),
+            SampleVerified::Envelope => b"envelope".to_vec(),
+            SampleVerified::Shard => b"shard".to_vec(),
+        },
         Fixed::Metadata => {
             // Texts alone tell that the object is too long, without writing it.
             let row = cache.table().row(sample)?;

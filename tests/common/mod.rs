@@ -21,6 +21,7 @@ pub mod fixture;
 pub mod golden;
 pub mod json;
 pub mod lz4;
+pub mod memory_group;
 pub mod mount;
 pub mod mutate;
 pub mod noise;

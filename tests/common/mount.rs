@@ -136,7 +136,10 @@ fn quiet(mut command: Command) -> Command {
     command
         .stdin(Stdio::null())
         .env_remove("RUST_LOG")
-        .env_remove("NOTIFY_SOCKET");
+        .env_remove("NOTIFY_SOCKET")
+        // No receipts in the folder of whoever runs the tests.
+        .env_remove("XDG_CACHE_HOME")
+        .env_remove("HOME");
     command
 }
 

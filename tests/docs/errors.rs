@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::document;
 
 /// Where the errors of mounting, unmounting and refusing are made.
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 15] = [
     "src/error.rs",
     "src/dataset.rs",
     "src/cache.rs",
@@ -18,6 +18,7 @@ const SOURCES: [&str; 14] = [
     "src/fuse/mount/helper.rs",
     "src/fuse/mount/given.rs",
     "src/fuse/session.rs",
+    "src/fuse/confine/user.rs",
     "src/cli/mount.rs",
     "src/cli/mount/config.rs",
     "src/cli/mount/options.rs",

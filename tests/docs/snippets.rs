@@ -69,14 +69,19 @@ fn blocks(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_block_of_the_operations_manual_runs() {
+fn every_block_of_the_manuals_runs() {
     if !can_run() {
         return;
     }
-    let text = document("docs/operations.md");
-    let blocks = blocks(&text);
-    assert!(blocks.len() >= 6);
-    for block in blocks {
+    let texts = [document("docs/operations.md"), document("docs/safety.md")];
+    let blocks = texts.map(|text| {
+        blocks(&text)
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    });
+    assert!(blocks[0].len() >= 6 && !blocks[1].is_empty());
+    for block in blocks.concat() {
         // What a block leaves mounted is a mistake in it.
         let script = format!("{MACHINE}\n{block}\n! mountpoint -q /mnt/data");
         let (good, said) = run(&script);

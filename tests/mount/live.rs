@@ -266,7 +266,9 @@ pub(crate) fn limited(ulimit: &str) -> Command {
         .arg(env!("CARGO_BIN_EXE_datasetrt-mount"))
         .stdin(Stdio::null())
         .env_remove("RUST_LOG")
-        .env_remove("NOTIFY_SOCKET");
+        .env_remove("NOTIFY_SOCKET")
+        .env_remove("XDG_CACHE_HOME")
+        .env_remove("HOME");
     command
 }
 

@@ -11,6 +11,7 @@
 mod common;
 
 mod access;
+mod confined;
 mod containers;
 mod doctor;
 mod end;

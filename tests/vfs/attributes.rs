@@ -31,6 +31,21 @@ fn modes(vfs: &Vfs) -> (u16, u16) {
 }
 
 #[test]
+fn a_size_that_was_seen_is_known_without_the_shard() {
+    let cache = Fixture::tiny().v2().lz4().build();
+    let vfs = tree_of(&[&cache]);
+    let seen = look(&vfs, "samples/0/0").unwrap();
+    fs::rename(cache.path("shards"), cache.path("elsewhere")).unwrap();
+    // The shard may be open still; what was never looked at shows that it cannot be opened anew.
+    fs::write(cache.path("elsewhere/000000.bin"), "").unwrap();
+    assert_eq!(look(&vfs, "samples/0/0").unwrap(), seen);
+    assert!(matches!(
+        look(&vfs, "samples/0/1"),
+        Err(VfsError::Damaged(_))
+    ));
+}
+
+#[test]
 fn nobody_gets_a_bit_that_the_cache_does_not_give() {
     let cache = tiny();
     for (index, folder, file, dir) in [

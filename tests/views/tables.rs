@@ -264,6 +264,7 @@ fn samples_have_attributes_when_they_are_asked_for() {
         ("meta.label", "cat"),
         ("meta.f", "0.5"),
         ("meta.odd name", "true"),
+        ("verified", "envelope"),
     ];
     let expected: BTreeMap<_, _> = expected
         .into_iter()

@@ -1,6 +1,8 @@
 complete -c datasetrt-mount -l caches-from -d 'Read more cache folders from FILE, one path a line, after those named here' -r -F
 complete -c datasetrt-mount -l validate-cache -d 'Compare the SHA-256 of all files: before mounting, or of each shard before its first byte is served [default when absent: check the structure only; bare: startup]' -r -f -a "startup\t'All of them, before mounting'
 access\t'Each shard\'s once, before its first byte is served'"
+complete -c datasetrt-mount -l receipts -d 'Keep receipts in DIR: caches whose files have not changed since --validate-cache found all of them right are not hashed again [default: $XDG_CACHE_HOME/datasetrt or ~/.cache/datasetrt]' -r -F
+complete -c datasetrt-mount -l scrub-rate -d 'Most bytes per second that a check behind the mount reads (docs/safety.md); 0 for no limit' -r
 complete -c datasetrt-mount -l cache-memory -d 'Most memory for decoded samples, such as 64MiB; a compressed sample that is read in pieces must fit [default: a quarter of the memory of the machine or control group, at most 1GiB]' -r
 complete -c datasetrt-mount -l view -d 'Show samples under /views/NAME by a path template, such as \'cats={label}/{sample_id:08}{ext} where label == "cat"\'; may be given again (docs/views.md)' -r
 complete -c datasetrt-mount -l on-collision -d 'What to do with samples that a view would call the same' -r -f -a "refuse\t'Refuse to mount, naming two of them'
@@ -18,6 +20,7 @@ complete -c datasetrt-mount -l log-file -d 'Append the log to FILE [default: std
 complete -c datasetrt-mount -l log-format -d 'How lines of the log look; json: one object a line, with time, level, program, pid, message' -r -f -a "text\t'For people; with a priority for the systemd journal, where stderr is one'
 json\t'One JSON object a line: time, level, program, pid, message'"
 complete -c datasetrt-mount -l skip-invalid -d 'Leave out caches that cannot be opened, with a warning; the others keep their positions [default: refuse to mount, naming every bad cache]'
+complete -c datasetrt-mount -l no-receipts -d 'Neither use nor leave receipts'
 complete -c datasetrt-mount -l no-auto-views -d 'Do not show the views that need no template (by-FIELD, path)'
 complete -c datasetrt-mount -l xattrs -d 'Answer extended attributes of samples (user.datasetrt.*); costs requests in `ls -l` and `cp -a`'
 complete -c datasetrt-mount -s f -l foreground -d 'Stay in the foreground [default: return once the mount answers]'

@@ -62,6 +62,25 @@ pub(super) struct Args {
     )]
     pub(super) validate_cache: Option<Validate>,
 
+    /// Keep receipts in DIR: caches whose files have not changed since --validate-cache found all of
+    /// them right are not hashed again [default: $XDG_CACHE_HOME/datasetrt or ~/.cache/datasetrt]
+    #[arg(long, value_name = "DIR", help_heading = "Caches")]
+    pub(super) receipts: Option<PathBuf>,
+
+    /// Neither use nor leave receipts
+    #[arg(long, help_heading = "Caches")]
+    pub(super) no_receipts: bool,
+
+    /// Most bytes per second that a check behind the mount reads (docs/safety.md); 0 for no limit
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = parse_size,
+        default_value = "64MiB",
+        help_heading = "Caches"
+    )]
+    pub(super) scrub_rate: u64,
+
     /// Most memory for decoded samples, such as 64MiB; a compressed sample that is read in pieces
     /// must fit [default: a quarter of the memory of the machine or control group, at most 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caches")]
@@ -131,6 +150,27 @@ pub(super) struct Args {
     #[arg(long, value_name = "MASK", value_parser = parse_umask, help_heading = "Mount")]
     pub(super) umask: Option<u16>,
 
+    /// Once mounted as root, become this user, who must be able to read the caches; who may come in is
+    /// for --allow-other to say
+    #[arg(long, value_name = "NAME|UID", help_heading = "Mount")]
+    pub(super) user: Option<String>,
+
+    /// What the serving threads may not do; files: change files elsewhere than beside manifests that can be
+    /// migrated and in the folder for temporary files, where the kernel has Landlock; full: also use calls
+    /// of the system that serving does not take, which costs some microseconds for each cold sample
+    /// [default: files; bare: full]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "full",
+        hide_possible_values = false,
+        help_heading = "Mount"
+    )]
+    pub(super) sandbox: Option<Sandbox>,
+
     /// Serve on this file descriptor: /dev/fuse, opened and mounted by a process that may mount, for
     /// a daemon that may not. MOUNTPOINT then is only shown, and whoever mounted it unmounts it. A
     /// MOUNTPOINT of /dev/fd/N means the same, as `mount -o drop_privileges` says it
@@ -188,6 +228,17 @@ pub(super) enum Switch {
     On,
     /// No
     Off,
+}
+
+/// How far the serving threads are confined.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Sandbox {
+    /// Only so far that they gain no privileges
+    Off,
+    /// They change files only where they must
+    Files,
+    /// And use only the calls of the system that they must
+    Full,
 }
 
 /// When checksums are compared.

@@ -98,15 +98,21 @@ impl Launcher {
         Ok(Self { socket, heard })
     }
 
-    /// Lets go of the terminal and the folder, and tells the first half that the mount is ready.
-    pub(super) fn detach(mut self, log_file: Option<&Path>) -> io::Result<()> {
+    /// What becomes of standard error: the log, or nothing.
+    pub(super) fn open_log(log_file: Option<&Path>) -> io::Result<File> {
+        match log_file {
+            Some(file) => OpenOptions::new().append(true).open(file),
+            None => open_null(),
+        }
+    }
+
+    /// Lets go of the terminal and the folder, and tells the first half that the mount is ready. From
+    /// now on standard error is `log`.
+    pub(super) fn detach(mut self, log: &File) -> io::Result<()> {
         setsid()?;
         env::set_current_dir("/")?;
         dup2_stdin(open_null()?)?;
-        match log_file {
-            Some(file) => dup2_stderr(OpenOptions::new().append(true).open(file)?)?,
-            None => dup2_stderr(open_null()?)?,
-        }
+        dup2_stderr(log)?;
         self.socket.write_all(&[READY])?;
         self.heard
             .recv_timeout(HEARING)

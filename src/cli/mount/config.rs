@@ -1,5 +1,6 @@
 //! What the command line means: absolute paths, the list of caches, resolved choices.
 
+use std::env;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
@@ -7,7 +8,7 @@ use std::path::{self, Path, PathBuf};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use super::args::{Args, Collision, Switch, Validate};
+use super::args::{Args, Collision, Sandbox, Switch, Validate};
 use super::memory::default_budget;
 use crate::cli::cache_list::read_list;
 use crate::cli::{LogFormat, Verbosity};
@@ -26,6 +27,10 @@ pub struct MountConfig {
     pub skip_invalid: bool,
     /// When to compare checksums, if at all.
     pub validate: Option<Validate>,
+    /// Folder of receipts, absolute; `None` for no receipts.
+    pub receipts: Option<PathBuf>,
+    /// Bytes per second that a check behind the mount may read; 0 without a limit.
+    pub scrub_rate: u64,
     /// Bytes for decoded samples.
     pub cache_memory: u64,
     /// Views to show beside those that need no template.
@@ -52,6 +57,10 @@ pub struct MountConfig {
     pub gid: Option<u32>,
     /// Bits to take away from 0444.
     pub umask: Option<u16>,
+    /// Whom to become, by name or number.
+    pub user: Option<String>,
+    /// How far the serving threads are confined.
+    pub sandbox: Sandbox,
     /// A mounted /dev/fuse to serve on, instead of mounting.
     pub fuse_fd: Option<i32>,
     /// Where to say that the mount answers.
@@ -98,6 +107,13 @@ impl MountConfig {
             mountpoint: absolute(&mountpoint).map_err(Wrong::Refused)?,
             skip_invalid: args.skip_invalid,
             validate: args.validate_cache,
+            receipts: match args.no_receipts {
+                true => None,
+                // The folder of whoever starts it is not that of whom it becomes.
+                false if args.receipts.is_none() && args.user.is_some() => None,
+                false => receipts(args.receipts).map_err(Wrong::Refused)?,
+            },
+            scrub_rate: args.scrub_rate,
             cache_memory: args.cache_memory.unwrap_or_else(default_budget),
             views: parse_views(&args.view)?,
             on_collision: match args.on_collision {
@@ -114,6 +130,8 @@ impl MountConfig {
             uid: args.uid,
             gid: args.gid,
             umask: args.umask,
+            user: args.user,
+            sandbox: args.sandbox.unwrap_or(Sandbox::Files),
             fuse_fd: args.fuse_fd.or_else(|| given_as_path(&mountpoint)),
             ready_fd: args.ready_fd,
             verbosity: Verbosity {
@@ -143,6 +161,20 @@ impl MountConfig {
         }
         Ok(())
     }
+}
+
+/// The folder that was given, or that of the user.
+fn receipts(given: Option<PathBuf>) -> Result<Option<PathBuf>> {
+    if let Some(given) = given {
+        return absolute(&given).map(Some);
+    }
+    let folder = |name: &str| {
+        let folder = PathBuf::from(env::var_os(name)?);
+        // What is not absolute counts as not set (XDG Base Directory Specification).
+        folder.is_absolute().then_some(folder)
+    };
+    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    Ok(cache.map(|cache| cache.join("datasetrt")))
 }
 
 /// The number in `/dev/fd/N`, by which mount.fuse3 says that it has mounted already.

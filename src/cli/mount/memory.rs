@@ -31,12 +31,27 @@ fn total_of(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The smallest limit of this process's control group and those above it (version 2), in bytes.
-fn group_limit(group: &str, root: &Path) -> Option<u64> {
-    let path = group.lines().find_map(|line| line.strip_prefix("0::"))?;
+/// The smallest limit of this process's control groups and those above them, in bytes.
+fn group_limit(groups: &str, root: &Path) -> Option<u64> {
+    let limits = groups.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        match controllers {
+            // Version 2, with one tree for all.
+            "" => smallest(path, root, "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                smallest(path, &root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => None,
+        }
+    });
+    limits.min()
+}
+
+fn smallest(path: &str, root: &Path, file: &str) -> Option<u64> {
     Path::new(path.trim_start_matches('/'))
         .ancestors()
-        .filter_map(|part| fs::read_to_string(root.join(part).join("memory.max")).ok())
+        .filter_map(|part| fs::read_to_string(root.join(part).join(file)).ok())
         .filter_map(|limit| limit.trim().parse().ok())
         .min()
 }
@@ -63,6 +78,14 @@ mod tests {
             Some(1024)
         );
         assert_eq!(group_limit("0::/\n", root.path()), None);
+        // Version 1 has a tree for each controller.
+        let first = root.path().join("memory/jobs");
+        fs::create_dir_all(&first).unwrap();
+        fs::write(first.join("memory.limit_in_bytes"), "512\n").unwrap();
+        assert_eq!(
+            group_limit("2:cpu:/jobs\n3:memory,x:/jobs\n0::/jobs\n", root.path()),
+            Some(512)
+        );
         assert!(default_budget() <= MOST && default_budget() > 0);
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{MountConfig, Validate};
-use crate::dataset::{self, Dataset};
+use crate::dataset::{self, Dataset, Receipts};
 use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsOptions};
 
@@ -21,10 +21,17 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
     } else {
         Dataset::open(&paths)?
     };
+    let mut receipts = config.receipts.as_deref().map(Receipts::new);
+    if let (Some(receipts), Some(_)) = (&mut receipts, config.validate) {
+        receipts.honour(&mut dataset);
+    }
     match config.validate {
         None => {}
         Some(Validate::Startup) => validate(&mut dataset, config.skip_invalid)?,
         Some(Validate::Access) => dataset.validate_on_access(config.skip_invalid)?,
+    }
+    if let Some(receipts) = &mut receipts {
+        receipts.leave(&dataset);
     }
     for error in dataset.skipped() {
         log::warn!("skipped: {}", error.chain());
@@ -38,8 +45,9 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
     check_apart(&dataset, mountpoint, &config.mountpoint)?;
     let options = VfsOptions {
         mountpoint: mountpoint.to_path_buf(),
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
+        // Of whoever mounts, not of whom the daemon becomes.
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
         show_uid: config.uid,
         show_gid: config.gid,
         umask: config.umask.map(u32::from),
@@ -49,6 +57,7 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
         on_collision: config.on_collision,
         view_metadata: config.view_metadata,
         xattrs: config.xattrs,
+        scrub_rate: config.scrub_rate,
     };
     Vfs::new(dataset, options)
 }

@@ -1,0 +1,93 @@
+//! A disk that does not answer: who waits for it is shown, and nobody else waits.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::common::fixture::Fixture;
+use crate::common::mount::can_mount;
+use crate::common::noise::noise;
+use crate::live::{Live, Place};
+
+const LEN: usize = 300_000;
+/// Against hanging only.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A mount of ours whose daemon is stopped, as a disk below ours that hangs. Goes on when dropped.
+struct Hung<'a>(&'a Live);
+
+impl<'a> Hung<'a> {
+    fn hang(live: &'a Live) -> Self {
+        live.guard.signal(Signal::STOP);
+        Self(live)
+    }
+}
+
+impl Drop for Hung<'_> {
+    fn drop(&mut self) {
+        self.0.guard.signal(Signal::CONT);
+    }
+}
+
+#[test]
+fn a_request_that_hangs_is_shown_with_its_sample_and_file_and_holds_up_no_other_sample() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let payloads = (0..3).map(|seed| noise(LEN, seed));
+    let fixture = Fixture::new()
+        .cache_id(7)
+        .max_shard_bytes(1)
+        .payloads(payloads);
+    let cache = place.cache("cache", fixture);
+    // The shard lies on another mount.
+    let shard = cache.read("shards/000001.bin");
+    let below = place.cache("below", Fixture::new().v2().payloads([shard]));
+    let below = place.mount(&[&below]);
+    cache.remove("shards/000001.bin");
+    symlink(below.path("samples/0/0"), cache.path("shards/000001.bin")).unwrap();
+    let live = place.mount(&[&cache]);
+    assert_eq!(live.status()["slow_requests"], serde_json::json!([]));
+    std::thread::scope(|scope| {
+        let hung = Hung::hang(&below);
+        let reader = scope.spawn(|| live.read("samples/7/1").unwrap());
+        let until = Instant::now() + LIMIT;
+        let slow = loop {
+            for sample in [0, 2] {
+                let read = live.read(&format!("samples/7/{sample}")).unwrap();
+                assert_eq!(read, cache.samples[sample].payload);
+            }
+            let slow = live.status()["slow_requests"].clone();
+            if slow != serde_json::json!([]) {
+                break slow;
+            }
+            assert!(Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        assert_eq!(slow.as_array().unwrap().len(), 1, "{slow}");
+        assert_eq!(slow[0]["cache_id"], 7);
+        assert_eq!(slow[0]["sample"], 1);
+        let file = cache.path("shards/000001.bin");
+        assert_eq!(slow[0]["file"], file.to_str().unwrap());
+        assert!(slow[0]["seconds"].as_u64().unwrap() >= 5);
+        let request = slow[0]["request"].as_str().unwrap();
+        assert!(["lookup", "getattr", "read"].contains(&request), "{slow}");
+        assert!(!reader.is_finished());
+        drop(hung);
+        assert_eq!(reader.join().unwrap(), cache.samples[1].payload);
+    });
+    let until = Instant::now() + LIMIT;
+    while live.status()["slow_requests"] != serde_json::json!([]) {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(live.damaged(), [""; 0]);
+    live.assert_sound();
+    // The upper one first: it has a file of the lower one open.
+    live.stop();
+    below.stop();
+    fs::remove_file(cache.path("shards/000001.bin")).unwrap();
+}
