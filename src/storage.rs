@@ -21,7 +21,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-pub use heap::give_back_free_memory;
+pub use heap::{bound_free_memory, give_back_free_memory};
 pub use inherited::take_inherited;
 pub use mapped::MappedFile;
 pub use publish::{

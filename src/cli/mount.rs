@@ -110,6 +110,7 @@ fn serve(mut config: MountConfig) -> Result<()> {
         )
     })?;
 
+    storage::bound_free_memory();
     let mountpoint = match fuse_fd {
         Some(_) => config.mountpoint.clone(),
         None => fuse::prepare(&config.mountpoint, config.allow_other)?,
