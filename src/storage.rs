@@ -4,6 +4,7 @@
 //! in which a file appears under its final name. The seam for caches that lie elsewhere.
 
 mod guard;
+mod heap;
 mod inherited;
 mod mapped;
 mod process;
@@ -21,6 +22,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+pub use heap::{bound_free_memory, give_back_free_memory};
 pub use inherited::take_inherited;
 pub use mapped::MappedFile;
 pub use process::resident_memory;

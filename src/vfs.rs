@@ -41,6 +41,7 @@ pub use log_lines::LogLines;
 pub use node::Ino;
 
 use caches::{Caches, Mounted};
+use control::SeenTexts;
 use damage::Damage;
 use in_flight::InFlight;
 use lazy_file::LazyFile;
@@ -133,6 +134,7 @@ pub struct Vfs {
     damage: Damage,
     payloads: Payloads,
     snapshots: Snapshots,
+    seen_texts: SeenTexts,
     migration: Migration,
     scrub: Scrub,
     forget: Forget,
@@ -173,6 +175,7 @@ impl Vfs {
             damage: Damage::default(),
             payloads: Payloads::new(options.cache_memory),
             snapshots: Snapshots::default(),
+            seen_texts: SeenTexts::default(),
             views,
             joined: LazyFile::default(),
             caches,
@@ -214,8 +217,10 @@ impl Vfs {
     pub fn tidy(&self) {
         let now = Instant::now();
         self.prefetch.drop_idle(now);
-        self.payloads.drop_idle(now);
         self.slow.forget_old(now);
+        if self.payloads.drop_idle(now) {
+            crate::storage::give_back_free_memory();
+        }
     }
 
     /// The cache in slot `slot`.

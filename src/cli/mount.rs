@@ -113,6 +113,7 @@ fn serve(mut config: MountConfig) -> Result<()> {
         )
     })?;
 
+    storage::bound_free_memory();
     let user = config.user.as_deref().map(User::find).transpose()?;
     let mountpoint = match fuse_fd {
         Some(_) => config.mountpoint.clone(),

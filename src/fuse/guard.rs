@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use fuser::{Errno, INodeNo};
@@ -15,13 +16,42 @@ use crate::vfs::{Ino, Request, Vfs, VfsError};
 pub(super) struct Guarded {
     vfs: Arc<Vfs>,
     workers: Workers,
+    /// Event threads: how many there are, and how many are at a request that may wait for a disk.
+    threads: usize,
+    at_work: AtomicUsize,
+}
+
+/// An event thread at a request, until dropped.
+pub(super) struct AtWork<'a> {
+    count: &'a AtomicUsize,
+    /// All the others are at work too. This one must not wait for a disk: if they all do, nobody
+    /// else would be answered.
+    pub(super) is_last: bool,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Guarded {
-    pub(super) fn new(vfs: Arc<Vfs>) -> Self {
+    /// For this many event threads.
+    pub(super) fn new(vfs: Arc<Vfs>, threads: usize) -> Self {
         Self {
             vfs,
             workers: Workers::default(),
+            threads,
+            at_work: AtomicUsize::new(0),
+        }
+    }
+
+    /// Notes that the event thread is at a request that may wait for a disk.
+    pub(super) fn at_work(&self) -> AtWork<'_> {
+        let others = self.at_work.fetch_add(1, Ordering::Relaxed);
+        AtWork {
+            count: &self.at_work,
+            is_last: others + 1 >= self.threads,
         }
     }
 

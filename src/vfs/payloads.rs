@@ -170,8 +170,8 @@ impl Payloads {
         self.shared.reserve(sizes).map(|(reserved, _)| reserved)
     }
 
-    /// Gives back payloads that nobody has read for a while.
-    pub(super) fn drop_idle(&self, now: Instant) {
+    /// Drops payloads that nobody has read for a while, and says whether there were any.
+    pub(super) fn drop_idle(&self, now: Instant) -> bool {
         let mut idle = Vec::new();
         self.shared.lock().entries.retain(|_, entry| match entry {
             Entry::Ready { payload, used } if now.saturating_duration_since(*used) >= IDLE => {
@@ -181,7 +181,7 @@ impl Payloads {
             _ => true,
         });
         // Their reservations take the lock, so they are dropped after it was released.
-        drop(idle);
+        !idle.is_empty()
     }
 }
 
@@ -315,7 +315,8 @@ mod tests {
         });
         assert_eq!(decoded.load(Ordering::Relaxed), 1);
         assert_eq!(payloads.held(), 900);
-        payloads.drop_idle(Instant::now() + IDLE);
+        assert!(payloads.drop_idle(Instant::now() + IDLE));
+        assert!(!payloads.drop_idle(Instant::now() + IDLE));
         assert_eq!(payloads.held(), 0);
     }
 

@@ -64,13 +64,11 @@ impl Vfs {
                 let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
                 Ok(copy_from(&snapshot.text, offset, out))
             }
-            Node::ControlFile(file) => Ok(match self.command_text(node) {
-                Some((text, _)) => copy_from(&text, offset, out),
-                None => copy_from(&self.snapshot(file).text, offset, out),
-            }),
-            Node::Migrating => {
-                let (text, _) = self.command_text(node).ok_or(VfsError::NotFound)?;
-                Ok(copy_from(&text, offset, out))
+            Node::ControlFile(file) | Node::Command { file, .. } => {
+                Ok(match self.command_text(node) {
+                    Some((text, _)) => copy_from(&text, offset, out),
+                    None => copy_from(&self.snapshot(file).text, offset, out),
+                })
             }
             Node::NameLink(_) => Err(VfsError::NotFound),
             _ => Err(VfsError::IsADirectory),

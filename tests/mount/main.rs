@@ -17,7 +17,9 @@ mod metrics;
 
 mod counted;
 mod counts;
+mod cut;
 mod damage;
+mod faulty_disk;
 mod golden;
 mod hanging;
 mod index;

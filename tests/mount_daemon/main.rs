@@ -15,6 +15,7 @@ mod confined;
 mod containers;
 mod doctor;
 mod end;
+mod ends;
 mod fstab;
 mod logs;
 mod rescan;
