@@ -278,7 +278,7 @@ mod tests {
             6,
             9,
             99,
-            COMMAND,
+            COMMAND | 1 << COMMAND_SHIFT,
             COMMAND | 9 << COMMAND_SHIFT,
             (1 << SLOT_SHIFT) | 9,
         ] {

@@ -12,8 +12,11 @@ use crate::vfs::names::parse_decimal;
 use crate::vfs::{Ino, Node, Vfs, VfsError, Written};
 
 /// Programs write long lists in pieces of at least this many bytes, which may end inside a line; the
-/// kernel may cut a shorter one off that goes on with it. Any other shorter write is whole lines.
+/// kernel may cut a shorter one off that goes on with it, or one that ends where a page of the file
+/// does. Any other shorter write is whole lines.
 const PIECE: usize = 4096;
+/// Bytes of a page of a file in the kernel's memory.
+const PAGE: u64 = 4096;
 /// A line is at most a path.
 const LONGEST_LINE: usize = 4096;
 /// Bytes of a refused line that are shown.
@@ -68,7 +71,7 @@ impl Vfs {
     fn take_list(self: &Arc<Self>, node: Ino, offset: u64, data: Vec<u8>) -> Result<(), VfsError> {
         let end = offset.saturating_add(data.len() as u64);
         let start = self.goes_on(node, offset);
-        let is_piece = data.len() >= PIECE || start.is_some();
+        let is_piece = data.len() >= PIECE || end.is_multiple_of(PAGE) || start.is_some();
         let mut text = start.unwrap_or_default();
         text.extend_from_slice(&data);
         let ended = text.iter().rposition(|byte| *byte == b'\n');
