@@ -8,12 +8,15 @@ cd "$(dirname "$0")/.."
 need fusermount3 fuse3
 need strace strace
 need setpriv util-linux
+need python3 python3
 command -v cargo >/dev/null || { echo 'error: cargo is missing: install Rust from rustup' >&2; exit 1; }
 open_fuse_device
 [ -d "${DATASETRT_GOLDEN:-../shared/golden}" ] || say "GOLDEN DATA ABSENT: tests against caches of the reference are left out"
 
 say "format and layers"
 cargo fmt --check
+cargo fmt --check --manifest-path tests/fuzz/Cargo.toml
+cargo metadata --quiet --locked --format-version 1 --manifest-path tests/fuzz/Cargo.toml >/dev/null
 scripts/check-layers.sh
 
 say "lints"
@@ -31,8 +34,15 @@ export CI=true
 cargo test --locked --lib --bins --tests
 cargo test --locked --doc
 
+say "chaos: no wrong byte, no hang, nothing left"
+scripts/chaos.sh 5 --self-test
+scripts/chaos.sh 20
+
 say "interoperation with the reference implementation"
 scripts/interop.sh
 scripts/interop-migrate.sh
+
+say "loaders"
+scripts/loaders.sh
 
 say "all good"

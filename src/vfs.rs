@@ -13,13 +13,17 @@ mod in_flight;
 mod joined;
 mod lazy_file;
 mod log_level;
+mod log_lines;
+mod metrics;
 mod migration;
 mod names;
 mod node;
 mod payloads;
+mod prefetch;
 mod read;
 mod rescan;
 mod scrub;
+mod slow;
 mod snapshots;
 mod status;
 mod tree;
@@ -27,14 +31,17 @@ mod views;
 mod xattr;
 
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError, Written};
 pub use counters::{Counters, Request};
 pub use in_flight::Serving;
+pub use log_lines::LogLines;
 pub use node::Ino;
 
 use caches::{Caches, Mounted};
+use control::SeenTexts;
 use damage::Damage;
 use in_flight::InFlight;
 use lazy_file::LazyFile;
@@ -42,8 +49,10 @@ use log_level::LogLevel;
 use migration::Migration;
 use node::{MAX_SAMPLES, MAX_SLOTS, Node};
 use payloads::Payloads;
+use prefetch::Prefetch;
 use rescan::Rescan;
 use scrub::{Forget, Scrub};
+use slow::SlowReads;
 use snapshots::Snapshots;
 use views::Views;
 
@@ -84,6 +93,8 @@ pub struct VfsOptions {
     pub view_metadata: bool,
     /// Whether samples have extended attributes.
     pub xattrs: bool,
+    /// What `/.control/log` shows.
+    pub log: Arc<LogLines>,
     /// Bytes that a check behind the mount may read per second; 0 for as many as it can.
     pub scrub_rate: u64,
 }
@@ -103,6 +114,7 @@ impl Default for VfsOptions {
             on_collision: OnCollision::Refuse,
             view_metadata: true,
             xattrs: false,
+            log: Arc::default(),
             scrub_rate: DEFAULT_SCRUB_RATE,
         }
     }
@@ -122,10 +134,13 @@ pub struct Vfs {
     damage: Damage,
     payloads: Payloads,
     snapshots: Snapshots,
+    seen_texts: SeenTexts,
     migration: Migration,
     scrub: Scrub,
     forget: Forget,
     log_level: LogLevel,
+    prefetch: Prefetch,
+    slow: SlowReads,
     rescan: Rescan,
     views: Views,
     joined: LazyFile,
@@ -151,6 +166,8 @@ impl Vfs {
             scrub: Scrub::new(options.scrub_rate),
             forget: Forget::default(),
             log_level: LogLevel::new(started),
+            prefetch: Prefetch::new(options.cache_memory, started),
+            slow: SlowReads::default(),
             newest: caches.newest(),
             rescan: Rescan::new(started),
             counters: Counters::default(),
@@ -158,6 +175,7 @@ impl Vfs {
             damage: Damage::default(),
             payloads: Payloads::new(options.cache_memory),
             snapshots: Snapshots::default(),
+            seen_texts: SeenTexts::default(),
             views,
             joined: LazyFile::default(),
             caches,
@@ -170,6 +188,17 @@ impl Vfs {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Notes how long a request about node `ino` took.
+    pub fn note_time(&self, request: Request, ino: Ino, took: Duration) {
+        self.counters.note_time(request, took);
+        if request == Request::Read
+            && self.slow.is_slow(took)
+            && let Some(Node::Sample(slot, sample)) = Node::of(ino)
+        {
+            self.slow.note((slot, sample), took, Instant::now());
+        }
     }
 
     /// The folders below which a command may change files, or a view make a temporary one.
@@ -186,7 +215,12 @@ impl Vfs {
 
     /// Gives back memory that was not used for a while; to be called every few seconds.
     pub fn tidy(&self) {
-        self.payloads.drop_idle(Instant::now());
+        let now = Instant::now();
+        self.prefetch.drop_idle(now);
+        self.slow.forget_old(now);
+        if self.payloads.drop_idle(now) {
+            crate::storage::give_back_free_memory();
+        }
     }
 
     /// The cache in slot `slot`.

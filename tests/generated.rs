@@ -1,8 +1,13 @@
-//! Manuals and completions: made from the command lines, and in step with them.
+//! Manuals, completions and the seeds of the fuzz targets: made by the code, and in step with it.
 //!
 //! `DATASETRT_UPDATE=1 cargo test --test generated` writes them anew.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+#[path = "common/mod.rs"]
+mod common;
+#[path = "generated/seeds.rs"]
+mod seeds;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

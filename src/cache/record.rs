@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::Cache;
 use crate::error::{Error, Fault, Result};
+use crate::format::envelope::Envelope;
 use crate::format::index::IndexRow;
 use crate::format::record::{
     Compression, HEADER_LEN, LZ4_PREFIX_LEN, decode_lz4, decoded_len, longest_lz4, lz4_start,
@@ -136,17 +137,58 @@ impl Cache {
         Ok(len)
     }
 
-    /// As [`Cache::payload_len`], but from memory where the length was asked for before.
+    /// [`Cache::payload_len`], and whether it can be believed: the envelope agreed, so that it is the
+    /// right record and its header is right. No checksum is looked at.
     ///
     /// # Errors
-    /// As [`Cache::payload_len`].
-    pub fn remembered_len(&self, sample: u64) -> Result<u64> {
-        if let Some(len) = self.sizes.get(sample) {
-            return Ok(len);
+    /// As [`Cache::payload_len`]; also when what the header calls the envelope is no JSON object, since
+    /// nobody knows then where the payload starts.
+    pub fn payload_len_and_trust(&self, sample: u64) -> Result<(u64, bool)> {
+        match self.with_stored_record(sample, 0, |record| record.decoded_len()) {
+            Ok(len) if len > 0 => return Ok((len, true)),
+            Err(error) if !self.has_object(sample)? => return Err(error),
+            _ => {}
         }
-        let len = self.payload_len(sample)?;
-        self.sizes.note(sample, len);
-        Ok(len)
+        // An empty one is checked to its end.
+        self.payload_len(sample).map(|len| (len, len == 0))
+    }
+
+    /// Whether the sample's record has some JSON object as its envelope.
+    #[cold]
+    fn has_object(&self, sample: u64) -> Result<bool> {
+        let (row, shard) = self.row(sample)?;
+        with_scratch(|scratch| {
+            let file = self.shards.get(shard)?;
+            let written = (self.envelope).write_row(&self.table, sample, &mut scratch.usual);
+            if written.is_err() {
+                scratch.usual.clear();
+            }
+            let layout = self.read_head(sample, row, shard, &file, scratch, LIKELY_HEAD)?;
+            let offset = row.offset + HEADER_LEN;
+            let damaged = |fault| self.in_record(fault, sample, shard, offset);
+            self.envelope
+                .check_len(layout.metadata_len, &scratch.usual)
+                .map_err(damaged)?;
+            let json = scratch.rest.sized(layout.metadata_len).map_err(damaged)?;
+            self.read_at(shard, &file, json, offset)?;
+            Ok(Envelope::is_object(json))
+        })
+    }
+
+    /// [`Cache::payload_len_and_trust`], but from memory where a length that can be believed was asked
+    /// for before.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn remembered_len(&self, sample: u64) -> Result<(u64, bool)> {
+        if let Some(len) = self.sizes.get(sample) {
+            return Ok((len, true));
+        }
+        let (len, trusted) = self.payload_len_and_trust(sample)?;
+        if trusted {
+            self.sizes.note(sample, len);
+        }
+        Ok((len, trusted))
     }
 
     /// Has the system read the sample's record ahead, up to 1 MiB of it, so that a cold disk is
@@ -158,6 +200,18 @@ impl Cache {
         {
             file.read_ahead(row.offset, row.length.min(MOST_AHEAD));
         }
+    }
+
+    /// Has the kernel read all of the sample's record, of whatever length, and says how many bytes
+    /// that is.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when the index was changed in place; [`Error::Io`].
+    pub fn read_whole_ahead(&self, sample: u64) -> Result<u64> {
+        let (row, shard) = self.row(sample)?;
+        let file = self.shards.get(shard)?;
+        file.read_ahead(row.offset, row.length);
+        Ok(row.length)
     }
 
     /// How the sample's payload is stored.

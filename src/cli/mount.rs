@@ -98,10 +98,12 @@ fn serve(mut config: MountConfig) -> Result<()> {
     config.add_listed()?;
     let log_file = config.log_file.clone();
     let log_file = log_file.as_deref();
+    let lines = Arc::default();
     let log = LogOptions {
         verbosity: config.verbosity,
         format: config.log_format,
         file: log_file,
+        kept: Some(&lines),
     };
     start_logging(PROGRAM, log).map_err(|source| {
         Error::io(
@@ -111,12 +113,13 @@ fn serve(mut config: MountConfig) -> Result<()> {
         )
     })?;
 
+    storage::bound_free_memory();
     let user = config.user.as_deref().map(User::find).transpose()?;
     let mountpoint = match fuse_fd {
         Some(_) => config.mountpoint.clone(),
         None => fuse::prepare(&config.mountpoint, config.allow_other)?,
     };
-    let open = || tree::open(&config, &mountpoint);
+    let open = || tree::open(&config, &mountpoint, &lines);
     let vfs = Arc::new(match &user {
         Some(user) => user
             .acting(open)

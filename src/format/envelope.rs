@@ -93,6 +93,13 @@ impl Envelope {
         ))
     }
 
+    /// Whether `json` is a JSON object and nothing else, whatever it says.
+    #[must_use]
+    pub fn is_object(json: &[u8]) -> bool {
+        serde_json::from_slice::<&serde_json::value::RawValue>(json)
+            .is_ok_and(|value| value.get().starts_with('{'))
+    }
+
     /// Whether `json` says what `sample`'s row says, in whatever spelling.
     ///
     /// # Errors

@@ -75,9 +75,10 @@ pub(super) struct Adapter {
 }
 
 impl Adapter {
-    pub(super) fn new(vfs: Arc<Vfs>) -> Self {
+    /// For this many event threads.
+    pub(super) fn new(vfs: Arc<Vfs>, threads: usize) -> Self {
         Self {
-            vfs: Guarded::new(vfs),
+            vfs: Guarded::new(vfs, threads),
         }
     }
 
@@ -95,12 +96,32 @@ impl Adapter {
 }
 
 /// The node called `name`; `None` when there is none and never will be.
-fn find(vfs: &Vfs, dir: Ino, name: &OsStr) -> Result<Option<Attr>, VfsError> {
-    match vfs.lookup(dir, name) {
+fn find(vfs: &Vfs, caller: u32, dir: Ino, name: &OsStr) -> Result<Option<Attr>, VfsError> {
+    match vfs.lookup_by(caller, dir, name) {
         Ok(attr) => Ok(Some(attr)),
         Err(VfsError::NotFound) if vfs.is_static_dir(dir) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Fills `reply` with entries of folder `ino` from `offset` on, and what a look-up of each would say.
+fn list_with_attributes(
+    vfs: &Vfs,
+    ino: INodeNo,
+    offset: u64,
+    reply: &mut ReplyDirectoryPlus,
+) -> Result<(), VfsError> {
+    vfs.readdir(Ino(ino.0), offset, &mut |entry| {
+        let attr = vfs.entry_attr(entry.ino);
+        !reply.add(
+            INodeNo(entry.ino.0),
+            entry.next_offset,
+            entry.name,
+            &ttl(attr.ttl),
+            &file_attr(&attr),
+            Generation(0),
+        )
+    })
 }
 
 fn send_entry(answer: Result<Option<Attr>, Errno>, reply: ReplyEntry) {
@@ -143,25 +164,27 @@ impl Filesystem for Adapter {
         Ok(())
     }
 
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let dir = Ino(parent.0);
-        if self.vfs.is_slow(|vfs| vfs.finds_slowly(dir, name)) {
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (dir, caller) = (Ino(parent.0), req.pid());
+        let at_work = self.vfs.at_work();
+        if at_work.is_last || self.vfs.is_slow(|vfs| vfs.finds_slowly(dir, name)) {
             self.vfs.note(Kind::Lookup);
             let name = name.to_os_string();
-            let find = move |vfs: &Arc<Vfs>| find(vfs, dir, &name);
+            let find = move |vfs: &Arc<Vfs>| find(vfs, caller, dir, &name);
             let send = |answer| send_entry(answer, reply);
             return self.vfs.answer_later(Kind::Lookup, parent, find, send);
         }
         let answer = self
             .vfs
-            .answer(Kind::Lookup, parent, |vfs| find(vfs, dir, name));
+            .answer(Kind::Lookup, parent, |vfs| find(vfs, caller, dir, name));
         send_entry(answer, reply);
     }
 
     fn forget(&self, _req: &Request, _ino: INodeNo, _nlookup: u64) {}
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        if self.vfs.is_slow(|vfs| vfs.is_unmade(Ino(ino.0))) {
+        let at_work = self.vfs.at_work();
+        if at_work.is_last || self.vfs.is_slow(|vfs| vfs.is_unmade(Ino(ino.0))) {
             self.vfs.note(Kind::Getattr);
             let get = move |vfs: &Arc<Vfs>| vfs.getattr(Ino(ino.0));
             let send = |answer| send_attr(answer, reply);
@@ -287,7 +310,8 @@ impl Filesystem for Adapter {
             Ok(filled) => filled.send(reply),
             Err(errno) => reply.error(errno),
         };
-        if self.vfs.is_slow(|vfs| vfs.reads_slowly(Ino(ino.0))) {
+        let at_work = self.vfs.at_work();
+        if at_work.is_last || self.vfs.is_slow(|vfs| vfs.reads_slowly(Ino(ino.0))) {
             self.vfs.note(Kind::Read);
             self.vfs.answer_later(Kind::Read, ino, read, send);
         } else {
@@ -300,7 +324,7 @@ impl Filesystem for Adapter {
         _req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
-        _offset: u64,
+        offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
         _flags: OpenFlags,
@@ -308,10 +332,9 @@ impl Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let taken = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        match self
-            .vfs
-            .answer(Kind::Write, ino, |vfs| vfs.write(Ino(ino.0), data))
-        {
+        match self.vfs.answer(Kind::Write, ino, |vfs| {
+            vfs.write_at(Ino(ino.0), offset, data)
+        }) {
             Ok(Written::All) => reply.written(taken),
             Ok(Written::Later(work)) => {
                 let send = move |answer| match answer {
@@ -394,18 +417,22 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let at_work = self.vfs.at_work();
+        if at_work.is_last {
+            self.vfs.note(Kind::Readdirplus);
+            let list = move |vfs: &Arc<Vfs>| {
+                list_with_attributes(vfs, ino, offset, &mut reply).map(|()| reply)
+            };
+            // A reply that is dropped on the way is EIO.
+            let send = |answer: Result<ReplyDirectoryPlus, Errno>| {
+                if let Ok(reply) = answer {
+                    reply.ok();
+                }
+            };
+            return self.vfs.answer_later(Kind::Readdirplus, ino, list, send);
+        }
         let answer = self.vfs.answer(Kind::Readdirplus, ino, |vfs| {
-            vfs.readdir(Ino(ino.0), offset, &mut |entry| {
-                let attr = vfs.entry_attr(entry.ino);
-                !reply.add(
-                    INodeNo(entry.ino.0),
-                    entry.next_offset,
-                    entry.name,
-                    &ttl(attr.ttl),
-                    &file_attr(&attr),
-                    Generation(0),
-                )
-            })
+            list_with_attributes(vfs, ino, offset, &mut reply)
         });
         match answer {
             Ok(()) => reply.ok(),

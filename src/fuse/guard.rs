@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use fuser::{Errno, INodeNo};
 
@@ -14,13 +16,42 @@ use crate::vfs::{Ino, Request, Vfs, VfsError};
 pub(super) struct Guarded {
     vfs: Arc<Vfs>,
     workers: Workers,
+    /// Event threads: how many there are, and how many are at a request that may wait for a disk.
+    threads: usize,
+    at_work: AtomicUsize,
+}
+
+/// An event thread at a request, until dropped.
+pub(super) struct AtWork<'a> {
+    count: &'a AtomicUsize,
+    /// All the others are at work too. This one must not wait for a disk: if they all do, nobody
+    /// else would be answered.
+    pub(super) is_last: bool,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Guarded {
-    pub(super) fn new(vfs: Arc<Vfs>) -> Self {
+    /// For this many event threads.
+    pub(super) fn new(vfs: Arc<Vfs>, threads: usize) -> Self {
         Self {
             vfs,
             workers: Workers::default(),
+            threads,
+            at_work: AtomicUsize::new(0),
+        }
+    }
+
+    /// Notes that the event thread is at a request that may wait for a disk.
+    pub(super) fn at_work(&self) -> AtWork<'_> {
+        let others = self.at_work.fetch_add(1, Ordering::Relaxed);
+        AtWork {
+            count: &self.at_work,
+            is_last: others + 1 >= self.threads,
         }
     }
 
@@ -40,7 +71,10 @@ impl Guarded {
         serve: impl FnOnce(&Arc<Vfs>) -> Result<T, VfsError>,
     ) -> Result<T, Errno> {
         self.note(request);
-        guarded(&self.vfs, Call { request, ino }, || serve(&self.vfs))
+        let start = Instant::now();
+        let answer = guarded(&self.vfs, Call { request, ino }, || serve(&self.vfs));
+        self.vfs.note_time(request, Ino(ino.0), start.elapsed());
+        answer
     }
 
     /// Runs work that takes its time on a thread of its own, and then sends the reply, so that the
@@ -52,9 +86,16 @@ impl Guarded {
         work: impl FnOnce(&Arc<Vfs>) -> Result<T, VfsError> + Send + 'static,
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        let vfs = Arc::clone(&self.vfs);
+        let (vfs, start) = (Arc::clone(&self.vfs), Instant::now());
         let call = Call { request, ino };
-        let job = move || reply(guarded(&vfs, call, || work(&vfs)));
+        let job = move || {
+            let answer = guarded(&vfs, call, || work(&vfs));
+            // A command that is written is timed as it is taken.
+            if request != Request::Write {
+                vfs.note_time(request, Ino(ino.0), start.elapsed());
+            }
+            reply(answer);
+        };
         if let Err(error) = self.workers.run(Box::new(job)) {
             // The reply was dropped with the closure, which answers EIO.
             log::error!("{call}: cannot start a thread: {error}");

@@ -288,9 +288,12 @@ fn greet(
     threads: usize,
 ) -> io::Result<fuser::Session<Adapter>> {
     let mut config = Config::default();
-    config.n_threads = Some(threads.max(1));
+    // One more, which hands on to others what may wait for a disk: see `Guarded::at_work`.
+    let threads = threads.max(1).saturating_add(1);
+    config.n_threads = Some(threads);
     // The kernel checks who may come in; fuser would check again on each request.
-    fuser::Session::from_fd(Adapter::new(vfs), connection, SessionACL::All, config)
+    let adapter = Adapter::new(vfs, threads);
+    fuser::Session::from_fd(adapter, connection, SessionACL::All, config)
 }
 
 /// Gives up what serving does not need, and answers whatever the kernel asks.

@@ -93,6 +93,7 @@ mod tests {
 
         let (release, held) = mpsc::channel::<()>();
         let blocked = Box::new(move || {
+            // Waits for the other end to go.
             let _ = held.recv();
         });
         workers.run(blocked).unwrap();

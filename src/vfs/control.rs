@@ -1,33 +1,87 @@
 //! Control files that take commands. A write is one whole command, whatever its offset: appending is
-//! as good as replacing. Reading gives the state, or the result of the last command.
+//! as good as replacing. Reading gives the state, or the result of the last command, as it was when
+//! the file was looked up: whoever has it open reads one text to its end, unless he writes a command.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use super::node::{ControlFile, Node};
 use super::{Attr, FileKind, Ino, SetAttr, Ttl, Vfs, VfsError, Written};
 
+/// Texts that are kept for those who looked them up. Whose text is kept no longer reads the present
+/// one.
+const KEPT: usize = 256;
+
+/// A text and the time since which the file has it.
+type Text = (Arc<[u8]>, SystemTime);
+
+/// What control files that take commands held when they were looked up.
+#[derive(Debug, Default)]
+pub(super) struct SeenTexts(Mutex<VecDeque<(Node, Text)>>);
+
+impl SeenTexts {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Node, Text)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, node: Node, text: Text) {
+        let mut kept = self.lock();
+        kept.retain(|(other, _)| *other != node);
+        kept.push_back((node, text));
+        if kept.len() > KEPT {
+            kept.pop_front();
+        }
+    }
+
+    fn forget(&self, node: Node) {
+        self.lock().retain(|(other, _)| *other != node);
+    }
+
+    fn get(&self, node: Node) -> Option<Text> {
+        let kept = self.lock();
+        let found = kept.iter().find(|(other, _)| *other == node);
+        found.map(|(_, text)| text.clone())
+    }
+}
+
 impl Vfs {
     /// Takes a command for a control file.
     ///
     /// # Errors
-    /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
+    /// As [`Vfs::write_at`].
     pub fn write(self: &Arc<Self>, ino: Ino, data: &[u8]) -> Result<Written, VfsError> {
-        match self.node(ino)? {
-            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => self.start_migration(data),
-            Node::ControlFile(ControlFile::LogLevel) => {
-                self.log_level.set(data).map(|()| Written::All)
+        self.write_at(ino, 0, data)
+    }
+
+    /// Takes a command for a control file. Only a list of samples to read ahead may come in pieces,
+    /// each at the offset where the one before it ended.
+    ///
+    /// # Errors
+    /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
+    pub fn write_at(
+        self: &Arc<Self>,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<Written, VfsError> {
+        let node = self.node(ino)?;
+        if let Node::Snapshot(number) = node {
+            let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
+            if snapshot.file != ControlFile::Verify {
+                return Err(VfsError::ReadOnly);
             }
-            Node::ControlFile(ControlFile::Caches) => self.command_rescan(data),
-            Node::ControlFile(ControlFile::Verify) => self.command_scrub(data),
-            Node::Snapshot(number) => {
-                let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
-                if snapshot.file != ControlFile::Verify {
-                    return Err(VfsError::ReadOnly);
-                }
-                self.snapshots.note_write(number);
-                self.command_scrub(data)
-            }
+            self.snapshots.note_write(number);
+            return self.command_scrub(data);
+        }
+        // The writer's next look is at what came of it.
+        self.seen_texts.forget(node);
+        match control_file(node) {
+            Some(ControlFile::Caches) => self.command_rescan(data),
+            Some(ControlFile::Migrate) => self.start_migration(data),
+            Some(ControlFile::Prefetch) => Ok(self.start_prefetch(ino, offset, data)),
+            Some(ControlFile::LogLevel) => self.log_level.set(data).map(|()| Written::All),
+            Some(ControlFile::Verify) => self.command_scrub(data),
             _ => Err(VfsError::ReadOnly),
         }
     }
@@ -64,14 +118,41 @@ impl Vfs {
     }
 
     /// What such a file holds, and since when.
-    pub(super) fn command_text(&self, node: Node) -> Option<(Arc<[u8]>, SystemTime)> {
-        match node {
-            Node::ControlFile(ControlFile::Migrate) | Node::Migrating => {
-                Some(self.migration.result())
-            }
-            Node::ControlFile(ControlFile::Caches) => Some(self.rescan.result()),
-            Node::ControlFile(ControlFile::LogLevel) => Some(self.log_level.text()),
+    pub(super) fn command_text(&self, node: Node) -> Option<Text> {
+        let file = control_file(node)?;
+        let seen = self.seen_texts.get(node);
+        seen.or_else(|| self.present_text(file))
+    }
+
+    fn present_text(&self, file: ControlFile) -> Option<Text> {
+        match file {
+            ControlFile::Caches => Some(self.rescan.result()),
+            ControlFile::LogLevel => Some(self.log_level.text()),
+            ControlFile::Migrate => Some(self.migration.result()),
+            ControlFile::Prefetch => Some(self.prefetch.result()),
             _ => None,
         }
+    }
+
+    /// The node of a control file for the process that looks it up.
+    pub(super) fn control_node(&self, file: ControlFile, caller: u32) -> Node {
+        let busy = file == ControlFile::Migrate && self.migration.is_running();
+        if !file.takes_commands() || !busy && caller == 0 {
+            return Node::ControlFile(file);
+        }
+        let node = Node::Command { file, caller, busy };
+        if caller != 0
+            && let Some(text) = self.present_text(file)
+        {
+            self.seen_texts.keep(node, text);
+        }
+        node
+    }
+}
+
+fn control_file(node: Node) -> Option<ControlFile> {
+    match node {
+        Node::ControlFile(file) | Node::Command { file, .. } => Some(file),
+        _ => None,
     }
 }

@@ -29,6 +29,10 @@ pub(super) const MAX_SAMPLES: u64 = (1 << SLOT_SHIFT) - FIRST_SAMPLE;
 const SLOT_SHIFT: u32 = 40;
 const SNAPSHOT: u64 = 1 << 62;
 const VIEW: u64 = 1 << 61;
+/// Below [`SLOT_SHIFT`]: a control file that takes commands, the file's number, and who asked for it.
+const COMMAND: u64 = 1 << 39;
+const COMMAND_BUSY: u64 = 1 << 38;
+const COMMAND_SHIFT: u32 = 32;
 /// Number of a view's first folder inside the view; 0 is its own file.
 const FIRST_FOLDER: u64 = 1;
 /// Numbers of the first control file and of the first sample inside a cache.
@@ -40,19 +44,25 @@ const FIRST_SAMPLE: u64 = 16;
 pub(super) enum ControlFile {
     Caches,
     Damaged,
+    Log,
     LogLevel,
+    Metrics,
     Migrate,
+    Prefetch,
     Status,
     Verify,
 }
 
 impl ControlFile {
     /// All of them, in the order in which the folder lists them.
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Caches,
         Self::Damaged,
+        Self::Log,
         Self::LogLevel,
+        Self::Metrics,
         Self::Migrate,
+        Self::Prefetch,
         Self::Status,
         Self::Verify,
     ];
@@ -61,11 +71,31 @@ impl ControlFile {
         match self {
             Self::Caches => "caches",
             Self::Damaged => "damaged",
+            Self::Log => "log",
             Self::LogLevel => "log-level",
+            Self::Metrics => "metrics",
             Self::Migrate => "migrate",
+            Self::Prefetch => "prefetch",
             Self::Status => "status",
             Self::Verify => "verify",
         }
+    }
+
+    /// Whether writing it is a command.
+    pub(super) fn takes_commands(self) -> bool {
+        matches!(
+            self,
+            Self::Caches | Self::LogLevel | Self::Migrate | Self::Prefetch
+        )
+    }
+
+    fn number(self) -> u64 {
+        let n = Self::ALL.iter().position(|other| *other == self);
+        n.unwrap_or(0) as u64
+    }
+
+    fn of(number: u64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
     }
 }
 
@@ -92,9 +122,15 @@ pub(super) enum Node {
     ViewLines(u32),
     /// `/.control/<file>`, as the folder lists it
     ControlFile(ControlFile),
-    /// `/.control/migrate` while a migration runs. A node of its own, because the kernel lets one
-    /// writer at a time at a file, and the next would wait instead of hearing that it is busy.
-    Migrating,
+    /// `/.control/<file>`, one that takes commands, as the process that looked it up has it. Each
+    /// has a node of its own, because the kernel puts what is written into the pages that readers of
+    /// the same node see. While a command runs it is another one again: the kernel lets one writer at
+    /// a time at a node, and the next would wait instead of hearing that it is busy.
+    Command {
+        file: ControlFile,
+        caller: u32,
+        busy: bool,
+    },
     /// `/.control/<file>`, as it was at one moment
     Snapshot(u64),
     /// `/samples/<cache_id>`
@@ -122,16 +158,16 @@ impl Node {
             Self::Caches => 3,
             Self::ByName => 4,
             Self::Control => 5,
-            Self::Migrating => 6,
             Self::Views => 7,
             Self::JoinedTable => 8,
             Self::ViewDir(view, folder) => {
                 VIEW | u64::from(view) << SLOT_SHIFT | (FIRST_FOLDER + u64::from(folder))
             }
             Self::ViewLines(view) => VIEW | u64::from(view) << SLOT_SHIFT,
-            Self::ControlFile(file) => {
-                let n = ControlFile::ALL.iter().position(|other| *other == file);
-                FIRST_CONTROL + n.unwrap_or(0) as u64
+            Self::ControlFile(file) => FIRST_CONTROL + file.number(),
+            Self::Command { file, caller, busy } => {
+                let busy = if busy { COMMAND_BUSY } else { 0 };
+                COMMAND | busy | file.number() << COMMAND_SHIFT | u64::from(caller)
             }
             Self::Snapshot(n) => SNAPSHOT | n,
             Self::SampleDir(slot) => inside(slot, 0),
@@ -158,19 +194,23 @@ impl Node {
             });
         }
         let Some(slot) = (ino.0 >> SLOT_SHIFT).checked_sub(1) else {
+            if inside & COMMAND != 0 {
+                let number = (inside & !(COMMAND | COMMAND_BUSY)) >> COMMAND_SHIFT;
+                return Some(Self::Command {
+                    file: ControlFile::of(number).filter(|file| file.takes_commands())?,
+                    caller: u32::try_from(inside & u64::from(u32::MAX)).ok()?,
+                    busy: inside & COMMAND_BUSY != 0,
+                });
+            }
             return Some(match inside {
                 1 => Self::Root,
                 2 => Self::Samples,
                 3 => Self::Caches,
                 4 => Self::ByName,
                 5 => Self::Control,
-                6 => Self::Migrating,
                 7 => Self::Views,
                 8 => Self::JoinedTable,
-                n => {
-                    let n = usize::try_from(n.checked_sub(FIRST_CONTROL)?).ok()?;
-                    Self::ControlFile(*ControlFile::ALL.get(n)?)
-                }
+                n => Self::ControlFile(ControlFile::of(n.checked_sub(FIRST_CONTROL)?)?),
             });
         };
         Some(match inside {
@@ -197,7 +237,6 @@ mod tests {
             Node::Caches,
             Node::ByName,
             Node::Control,
-            Node::Migrating,
             Node::Views,
             Node::JoinedTable,
             Node::ViewDir(0, 0),
@@ -208,6 +247,14 @@ mod tests {
             Node::Snapshot(1 << 50),
         ];
         nodes.extend(ControlFile::ALL.map(Node::ControlFile));
+        for file in ControlFile::ALL
+            .into_iter()
+            .filter(|file| file.takes_commands())
+        {
+            for (caller, busy) in [(0, true), (1, false), (u32::MAX, true), (u32::MAX, false)] {
+                nodes.push(Node::Command { file, caller, busy });
+            }
+        }
         for slot in [0, 1, MAX_SLOTS - 1] {
             nodes.extend([
                 Node::SampleDir(slot),
@@ -226,7 +273,15 @@ mod tests {
             assert!(seen.insert(node.ino()), "{node:?}");
         }
         assert_eq!(Node::Root.ino(), Ino::ROOT);
-        for free in [0, 9, 99, (1 << SLOT_SHIFT) | 9] {
+        for free in [
+            0,
+            6,
+            9,
+            99,
+            COMMAND,
+            COMMAND | 9 << COMMAND_SHIFT,
+            (1 << SLOT_SHIFT) | 9,
+        ] {
             assert_eq!(Node::of(Ino(free)), None);
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A payload that nobody read for this long is given back.
-const IDLE: Duration = Duration::from_secs(30);
+pub(super) const IDLE: Duration = Duration::from_secs(30);
 
 /// Cache slot and sample.
 pub(super) type Key = (u64, u64);
@@ -151,6 +151,16 @@ impl Payloads {
         }
     }
 
+    /// Gives back a payload that nobody will ask for again.
+    pub(super) fn release(&self, key: Key) {
+        let mut state = self.shared.lock();
+        let ready = matches!(state.entries.get(&key), Some(Entry::Ready { .. }));
+        let released = ready.then(|| state.entries.remove(&key));
+        // Its reservation takes the lock.
+        drop(state);
+        drop(released);
+    }
+
     /// Waits until `len` more bytes may be held. `None` when that is more than the whole budget.
     pub(super) fn reserve(&self, len: u64) -> Option<Reservation> {
         let sizes = Sizes {
@@ -160,8 +170,8 @@ impl Payloads {
         self.shared.reserve(sizes).map(|(reserved, _)| reserved)
     }
 
-    /// Gives back payloads that nobody has read for a while.
-    pub(super) fn drop_idle(&self, now: Instant) {
+    /// Drops payloads that nobody has read for a while, and says whether there were any.
+    pub(super) fn drop_idle(&self, now: Instant) -> bool {
         let mut idle = Vec::new();
         self.shared.lock().entries.retain(|_, entry| match entry {
             Entry::Ready { payload, used } if now.saturating_duration_since(*used) >= IDLE => {
@@ -171,7 +181,7 @@ impl Payloads {
             _ => true,
         });
         // Their reservations take the lock, so they are dropped after it was released.
-        drop(idle);
+        !idle.is_empty()
     }
 }
 
@@ -305,7 +315,8 @@ mod tests {
         });
         assert_eq!(decoded.load(Ordering::Relaxed), 1);
         assert_eq!(payloads.held(), 900);
-        payloads.drop_idle(Instant::now() + IDLE);
+        assert!(payloads.drop_idle(Instant::now() + IDLE));
+        assert!(!payloads.drop_idle(Instant::now() + IDLE));
         assert_eq!(payloads.held(), 0);
     }
 

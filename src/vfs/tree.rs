@@ -30,6 +30,15 @@ impl Vfs {
     /// [`VfsError::NotFound`], [`VfsError::NameTooLong`], [`VfsError::NotADirectory`]; and
     /// [`VfsError::Damaged`] for a sample whose size cannot be known.
     pub fn lookup(&self, parent: Ino, name: &OsStr) -> Result<Attr, VfsError> {
+        self.lookup_by(0, parent, name)
+    }
+
+    /// [`Vfs::lookup`] for the process `caller`, 0 when it is not known: control files that take
+    /// commands have a node for each.
+    ///
+    /// # Errors
+    /// As [`Vfs::lookup`].
+    pub fn lookup_by(&self, caller: u32, parent: Ino, name: &OsStr) -> Result<Attr, VfsError> {
         if name.len() > NAME_MAX {
             return Err(VfsError::NameTooLong);
         }
@@ -47,10 +56,7 @@ impl Vfs {
             Node::Control => ControlFile::ALL
                 .into_iter()
                 .find(|file| name == file.name())
-                .map(|file| match file {
-                    ControlFile::Migrate if self.migration.is_running() => Node::Migrating,
-                    file => Node::ControlFile(file),
-                }),
+                .map(|file| self.control_node(file, caller)),
             Node::SampleDir(slot) => {
                 let count = self.mounted(slot)?.cache().sample_count();
                 parse_decimal(name)
@@ -270,11 +276,12 @@ impl Vfs {
             Node::Samples | Node::Caches => folder(caches, self.caches.newest()),
             Node::ByName => folder(0, self.caches.newest()),
             Node::Control => folder(0, self.started),
-            Node::ControlFile(file) => Ok(match self.command_attr(node) {
-                Some(attr) => attr,
-                None => self.snapshot_attr(&self.snapshot(file)),
-            }),
-            Node::Migrating => self.command_attr(node).ok_or(VfsError::NotFound),
+            Node::ControlFile(file) | Node::Command { file, .. } => {
+                Ok(match self.command_attr(node) {
+                    Some(attr) => attr,
+                    None => self.snapshot_attr(&self.snapshot(file)),
+                })
+            }
             Node::Snapshot(number) => {
                 let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
                 Ok(self.snapshot_attr(&snapshot))
@@ -289,7 +296,7 @@ impl Vfs {
                     return Err(VfsError::NotFound);
                 }
                 self.at_sample(slot, sample);
-                let size = mounted
+                let (size, trusted) = mounted
                     .cache()
                     .remembered_len(sample)
                     .map_err(|error| self.damaged(slot, sample, error))?;
@@ -298,6 +305,8 @@ impl Vfs {
                 let links = cache.map_or(0, |cache| self.views.links(cache, sample));
                 Ok(Attr {
                     nlink: 1 + links,
+                    // A length that a damaged record states may be another one when it was repaired.
+                    ttl: if trusted { attr.ttl } else { Ttl::Never },
                     ..attr
                 })
             }
@@ -342,10 +351,18 @@ impl Vfs {
 
     /// The present text of a control file that changes all the time.
     pub(super) fn snapshot(&self, file: ControlFile) -> Snapshot {
-        let state = self.damage.changes() + self.migration.runs() + self.scrub.changes();
+        let state = match file {
+            ControlFile::Log => self.options.log.changes(),
+            _ => self.damage.changes() + self.migration.runs() + self.scrub.changes(),
+        };
         self.snapshots.take(file, state, || match file {
             ControlFile::Damaged => self.damaged_text(),
-            ControlFile::Caches | ControlFile::LogLevel | ControlFile::Migrate => Vec::new(),
+            ControlFile::Log => self.options.log.text(),
+            ControlFile::Metrics => self.metrics_text(),
+            ControlFile::Caches
+            | ControlFile::LogLevel
+            | ControlFile::Migrate
+            | ControlFile::Prefetch => Vec::new(),
             ControlFile::Status => self.status_text(),
             ControlFile::Verify => self.scrub.text(),
         })
@@ -396,7 +413,7 @@ impl Vfs {
         }
     }
 
-    fn by_decimal(&self, name: &OsStr) -> Option<&Mounted> {
+    pub(super) fn by_decimal(&self, name: &OsStr) -> Option<&Mounted> {
         self.caches.by_id(parse_decimal(name)?)
     }
 }

@@ -127,6 +127,18 @@ impl Fixture {
         }))
     }
 
+    /// Small caches of all kinds: both versions and compressions, one shard and several.
+    #[must_use]
+    pub fn kinds() -> [Self; 4] {
+        let odd: [&[u8]; 2] = [b"", &[7; 5000]];
+        [
+            Self::tiny().v2(),
+            Self::tiny().v2().lz4(),
+            Self::tiny().lz4().max_shard_bytes(1),
+            Self::new().payloads(odd).max_shard_bytes(100),
+        ]
+    }
+
     /// Adds a sample.
     #[must_use]
     pub fn sample(mut self, sample: Sample) -> Self {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use crate::common::arrow_rewrite::rewrite;
-use crate::common::fixture::{Fixture, TestCache};
+use crate::common::fixture::{Fixture, TestCache, record_of};
 use crate::common::mount::{can_mount, program};
 use crate::common::noise::noise;
 use crate::live::{EIO, Live, Place, command, limited, run, verify};
@@ -306,6 +306,40 @@ fn a_damaged_block_never_shows_bytes_of_another_sample() {
             });
         }
     });
+    live.assert_sound();
+}
+
+#[test]
+fn a_length_that_a_damaged_record_stated_is_forgotten_when_it_was_repaired() {
+    // The kernel kept the length for good, and cut the repaired sample to it.
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let payloads = [noise(LEN, 0), noise(LEN, 1)];
+    let cache = place.cache("cache", Fixture::new().v2().payloads(payloads));
+    let live = place.mount(&[&cache]);
+    let len = |n: u64| fs::metadata(live.path(&format!("samples/0/{n}"))).map(|found| found.len());
+    // The header of the first: nobody knows where its payload starts.
+    let header = cache.row(0).offset as i64 + 1;
+    cache.flip("shards/000000.bin", header, 1);
+    assert_eq!(live.errno("samples/0/0"), EIO);
+    assert_eq!(len(0).unwrap_err().raw_os_error(), Some(EIO));
+    cache.flip("shards/000000.bin", header, 1);
+    // In the place of the second: another record.
+    let whole = cache.read("shards/000000.bin");
+    let other = record_of(br#"{"n":123456}"#, &noise(LEN - 5, 2));
+    cache.edit("shards/000000.bin", |bytes| {
+        bytes[cache.row(1).offset as usize..].copy_from_slice(&other);
+    });
+    assert_eq!(len(1).unwrap(), LEN as u64 - 5);
+    assert_eq!(live.errno("samples/0/1"), EIO);
+    assert_eq!(len(1).unwrap(), LEN as u64 - 5);
+    fs::write(cache.path("shards/000000.bin"), &whole).unwrap();
+    for sample in 0..2 {
+        right(&live, 0, sample);
+        assert_eq!(len(sample).unwrap(), LEN as u64);
+    }
     live.assert_sound();
 }
 

@@ -12,22 +12,28 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/metrics.rs"]
+mod metrics;
 
 mod counted;
 mod counts;
+mod cut;
 mod damage;
+mod faulty_disk;
 mod golden;
 mod hanging;
 mod index;
 mod killed;
 mod listing;
 mod live;
+mod loader;
 mod locks;
 mod mapping;
 mod memory;
 mod migrate;
 mod migrate_disk;
 mod migrate_many;
+mod observe;
 mod places;
 mod reading;
 mod receipts;

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::fixture::{Fixture, TestCache};
@@ -94,6 +95,31 @@ fn every_way_of_writing_the_word_migrates() {
         );
         live.assert_sound();
     }
+}
+
+#[test]
+fn nobody_reads_the_word_that_another_writes() {
+    // The kernel puts what is written into the pages of the file at once, and there a reader saw it
+    // until the migration had ended: the JSON began with the 3.
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let caches = [0, 1, 2].map(|n| place.cache(&format!("cache-{n}"), Fixture::tiny().v2()));
+    let live = place.mount(&[&caches[0], &caches[1], &caches[2]]);
+    fs::write(live.path(CONTROL), "3").unwrap();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let opened = || OpenOptions::new().write(true).open(live.path(CONTROL));
+            (0..100).for_each(|_| opened().unwrap().write_all(b"3").unwrap());
+            ended.store(true, Ordering::Relaxed);
+        });
+        while !ended.load(Ordering::Relaxed) {
+            assert!(result(&live)["Ok"]["entries"].is_array());
+        }
+    });
+    live.assert_sound();
 }
 
 #[test]

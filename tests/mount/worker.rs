@@ -6,20 +6,33 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::common::faulty;
 use crate::common::noise::noise;
 
 const ORDERS: &str = "DATASETRT_TEST_ORDERS";
 
 /// A process that works at this order, which [`obey`] reads.
 fn start(orders: &str) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+    own_program(orders).spawn().unwrap()
+}
+
+fn own_program(orders: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args(["--exact", "worker::a_process_of_its_own_does_as_it_is_told"])
         .args(["--nocapture", "--quiet"])
         .env(ORDERS, orders)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
+        .stdout(Stdio::null());
+    command
+}
+
+/// A process that serves `folder` at `point` as a disk that fails on command.
+pub(crate) fn disk(folder: &Path, point: &Path) -> Child {
+    let orders = format!("disk\n{}\n{}", folder.display(), point.display());
+    let mut command = own_program(&orders);
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
 }
 
 /// Processes that all must succeed. Ended when dropped, so that none is left behind.
@@ -141,6 +154,7 @@ fn obey(orders: &str) {
                 }
             }
         }
+        "disk" => faulty::serve(Path::new(words[1]), Path::new(words[2])),
         other => panic!("{other:?}"),
     }
 }

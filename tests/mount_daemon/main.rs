@@ -15,11 +15,13 @@ mod confined;
 mod containers;
 mod doctor;
 mod end;
+mod ends;
 mod fstab;
 mod logs;
 mod rescan;
 mod start;
 mod systemd;
+mod top;
 mod umount;
 mod views;
 

@@ -2,19 +2,20 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{MountConfig, Validate};
 use crate::dataset::{self, Dataset, Entry, Newcomers, Receipts};
 use crate::error::{Error, Result};
-use crate::vfs::{Vfs, VfsOptions};
+use crate::vfs::{LogLines, Vfs, VfsOptions};
 
 /// Opens and checks the caches and makes the tree over them.
 ///
 /// # Errors
 /// When a cache is refused; each is named. When the mountpoint overlaps with a cache.
-pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
+pub(super) fn open(config: &MountConfig, mountpoint: &Path, log: &Arc<LogLines>) -> Result<Vfs> {
     let paths = dataset::expand(&config.caches)?;
     let mut dataset = if config.skip_invalid {
         Dataset::open_valid(&paths)?
@@ -46,6 +47,7 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
         on_collision: config.on_collision,
         view_metadata: config.view_metadata,
         xattrs: config.xattrs,
+        log: Arc::clone(log),
         scrub_rate: config.scrub_rate,
     };
     Vfs::new(dataset, options)

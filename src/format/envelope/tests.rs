@@ -31,6 +31,24 @@ fn sample() -> (Envelope, Table) {
 }
 
 #[test]
+fn an_object_is_told_from_everything_else() {
+    for json in [&b"{}"[..], b" {\"a\":[1,{}]}\n"] {
+        assert!(Envelope::is_object(json), "{json:?}");
+    }
+    for json in [
+        &b""[..],
+        b"{",
+        b"{}x",
+        b"{}{}",
+        b"[]",
+        b"1",
+        b"{\"a\":\"\xff\"}",
+    ] {
+        assert!(!Envelope::is_object(json), "{json:?}");
+    }
+}
+
+#[test]
 fn the_usual_spelling_is_the_writers() {
     let (envelope, table) = sample();
     let mut text = Vec::new();
