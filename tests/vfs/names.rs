@@ -87,7 +87,7 @@ fn a_listing_shows_the_old_set_or_the_new_one() {
         let fixture = Fixture::new().cache_id(id).payloads(["x"]);
         let _ = fixture.write(&place.path().join(id.to_string()));
     };
-    [30, 20, 40].map(publish);
+    let _ = [30, 20, 40].map(publish);
     let arguments = [place.path().to_path_buf()];
     for before in 0..=5 {
         for id in [10, 25, 50] {
@@ -100,7 +100,7 @@ fn a_listing_shows_the_old_set_or_the_new_one() {
         let folder = look(&vfs, "samples").unwrap().ino;
         let old = list(&vfs, folder, 0, usize::MAX);
         let mut across = list(&vfs, folder, 0, before);
-        [10, 25, 50].map(publish);
+        let _ = [10, 25, 50].map(publish);
         vfs.rescan();
         let offset = across.last().map_or(0, |entry| entry.next);
         across.extend(list(&vfs, folder, offset, usize::MAX));
