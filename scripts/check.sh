@@ -42,4 +42,7 @@ say "interoperation with the reference implementation"
 scripts/interop.sh
 scripts/interop-migrate.sh
 
+say "loaders"
+scripts/loaders.sh
+
 say "all good"

@@ -12,6 +12,7 @@ pub mod mount;
 mod output;
 pub mod pack;
 pub mod tool;
+pub mod top;
 pub mod umount;
 pub mod verify;
 

@@ -1,5 +1,6 @@
 //! The ordered list of caches: folders expanded, identities resolved, duplicates refused.
 
+mod newcomers;
 mod receipt;
 mod validate;
 
@@ -7,6 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use newcomers::Newcomers;
 pub use receipt::Receipts;
 pub use validate::Progress;
 
@@ -46,6 +48,8 @@ pub enum Validated {
 pub struct Dataset {
     entries: Vec<Entry>,
     skipped: Vec<Error>,
+    /// Shared by all caches of the list, and by those that join it.
+    limit: Arc<OpenFileLimit>,
 }
 
 impl Dataset {
@@ -69,11 +73,14 @@ impl Dataset {
     /// # Errors
     /// [`Error::DuplicateCacheId`].
     pub fn open_valid(paths: &[PathBuf]) -> Result<Self> {
+        let limit = OpenFileLimit::for_process();
+        let opened = open_within(paths, 0, &limit);
         let mut dataset = Self {
             entries: Vec::new(),
             skipped: Vec::new(),
+            limit,
         };
-        for opened in open_each(paths) {
+        for opened in opened {
             match opened {
                 Ok(entry) => dataset.entries.push(entry),
                 Err(error) => dataset.skipped.push(error),
@@ -107,13 +114,17 @@ impl Dataset {
 /// Opens each of `paths`, in parallel; the results are in their order, and each entry has the
 /// identity that its place gives it. Equal identities are not looked for ([`duplicates`]).
 pub(crate) fn open_each(paths: &[PathBuf]) -> Vec<Result<Entry>> {
-    let limit = OpenFileLimit::for_process();
+    open_within(paths, 0, &OpenFileLimit::for_process())
+}
+
+/// As [`open_each`], for the places from `first` on of a list that shares one `limit`.
+fn open_within(paths: &[PathBuf], first: usize, limit: &Arc<OpenFileLimit>) -> Vec<Result<Entry>> {
     let opened = in_parallel(paths.len(), |n| {
-        paths.get(n).map(|path| Cache::open(path, &limit))
+        paths.get(n).map(|path| Cache::open(path, limit))
     });
-    let opened = opened.into_iter().flatten().enumerate();
+    let opened = opened.into_iter().flatten().zip(first..);
     opened
-        .map(|(position, cache)| {
+        .map(|(cache, position)| {
             let cache = cache?;
             Ok(Entry {
                 position,
@@ -164,28 +175,35 @@ fn several(mut errors: Vec<Error>) -> Error {
 pub fn expand(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for argument in arguments {
-        if looks_like_cache(argument) {
-            paths.push(argument.clone());
-            continue;
-        }
+        paths.extend(expand_one(argument, log::Level::Warn)?);
+    }
+    Ok(paths)
+}
+
+/// As [`expand`], for one argument; unfinished caches are told of at `level`.
+fn expand_one(argument: &Path, level: log::Level) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    if looks_like_cache(argument) {
+        paths.push(argument.to_path_buf());
+    } else {
         if !storage::stat(argument)?.is_dir {
             return Err(Error::refused(
                 argument,
                 "expected a cache folder or a folder of caches, found a file",
             ));
         }
-        let before = paths.len();
         for child in storage::list_dir(argument)? {
             if storage::exists(&child.join(MANIFEST_FILE)) && !is_staging(&child) {
                 paths.push(child);
             } else if storage::stat(&child).is_ok_and(|info| info.is_dir) {
-                log::warn!(
+                log::log!(
+                    level,
                     "{}: skipped: no {MANIFEST_FILE}, so not a finished cache",
                     child.display()
                 );
             }
         }
-        if paths.len() == before {
+        if paths.is_empty() {
             return Err(Error::refused(
                 argument,
                 format!(

@@ -7,6 +7,7 @@ mod guard;
 mod heap;
 mod inherited;
 mod mapped;
+mod process;
 mod publish;
 mod reader;
 mod scratch;
@@ -24,6 +25,7 @@ use std::time::{Duration, SystemTime};
 pub use heap::{bound_free_memory, give_back_free_memory};
 pub use inherited::take_inherited;
 pub use mapped::MappedFile;
+pub use process::resident_memory;
 pub use publish::{
     DirLock, EarlySync, Replaced, StagedFile, Step, StepHook, already_there, check_replaceable,
     create_dir, create_dir_synced, create_dirs_synced, create_private_dirs, publish_own,

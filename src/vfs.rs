@@ -5,6 +5,7 @@
 
 mod access;
 mod attr;
+mod caches;
 mod control;
 mod counters;
 mod damage;
@@ -12,30 +13,34 @@ mod in_flight;
 mod joined;
 mod lazy_file;
 mod log_level;
+mod log_lines;
+mod metrics;
 mod migration;
 mod names;
 mod node;
 mod payloads;
+mod prefetch;
 mod read;
+mod rescan;
 mod scrub;
+mod slow;
 mod snapshots;
 mod status;
 mod tree;
 mod views;
 mod xattr;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError, Written};
 pub use counters::{Counters, Request};
 pub use in_flight::Serving;
+pub use log_lines::LogLines;
 pub use node::Ino;
 
-use access::Permissions;
-use arc_swap::ArcSwapOption;
+use caches::{Caches, Mounted};
 use control::SeenTexts;
 use damage::Damage;
 use in_flight::InFlight;
@@ -44,15 +49,17 @@ use log_level::LogLevel;
 use migration::Migration;
 use node::{MAX_SAMPLES, MAX_SLOTS, Node};
 use payloads::Payloads;
+use prefetch::Prefetch;
+use rescan::Rescan;
 use scrub::{Forget, Scrub};
+use slow::SlowReads;
 use snapshots::Snapshots;
 use views::Views;
 
-use crate::cache::Cache;
 use crate::dataset::{Dataset, Entry};
 use crate::error::{Error, Result};
 use crate::format::MANIFEST_FILE;
-use crate::format::manifest::{FormatVersion, Manifest};
+use crate::format::manifest::FormatVersion;
 use crate::storage::{self, ScratchFile};
 use crate::view::{OnCollision, ViewSpec};
 
@@ -86,6 +93,8 @@ pub struct VfsOptions {
     pub view_metadata: bool,
     /// Whether samples have extended attributes.
     pub xattrs: bool,
+    /// What `/.control/log` shows.
+    pub log: Arc<LogLines>,
     /// Bytes that a check behind the mount may read per second; 0 for as many as it can.
     pub scrub_rate: u64,
 }
@@ -105,55 +114,8 @@ impl Default for VfsOptions {
             on_collision: OnCollision::Refuse,
             view_metadata: true,
             xattrs: false,
+            log: Arc::default(),
             scrub_rate: DEFAULT_SCRUB_RATE,
-        }
-    }
-}
-
-/// One cache in the tree.
-#[derive(Debug)]
-struct Mounted {
-    entry: Entry,
-    permissions: Permissions,
-    /// Its name under `/by-name`, when its source name can be one.
-    link: Option<String>,
-    /// The manifest that a migration has put in the place of the one that was loaded.
-    migrated: ArcSwapOption<Vec<u8>>,
-}
-
-impl Mounted {
-    fn slot(&self) -> u64 {
-        self.entry.position as u64
-    }
-
-    fn cache(&self) -> &Cache {
-        &self.entry.cache
-    }
-
-    /// The manifest as it is now.
-    fn manifest_version(&self) -> FormatVersion {
-        match self.migrated.load().is_some() {
-            true => FormatVersion::V3,
-            false => self.cache().manifest().version,
-        }
-    }
-
-    /// Takes the manifest from disk, if it is the migrated form of the one that was loaded. Once
-    /// taken it stays: its node is one that never changes.
-    fn reload_manifest(&self) {
-        let loaded = self.cache().manifest();
-        if loaded.version == FormatVersion::V3 || self.migrated.load().is_some() {
-            return;
-        }
-        let migrated = Manifest {
-            version: FormatVersion::V3,
-            cache_id: Some(self.entry.cache_id),
-            ..loaded.clone()
-        };
-        if let Ok((manifest, bytes)) = Cache::read_manifest(self.cache().dir())
-            && manifest == migrated
-        {
-            self.migrated.store(Some(Arc::new(bytes)));
         }
     }
 }
@@ -163,10 +125,7 @@ impl Mounted {
 pub struct Vfs {
     options: VfsOptions,
     dataset: Dataset,
-    caches: Vec<Mounted>,
-    by_id: HashMap<u64, usize>,
-    by_slot: HashMap<u64, usize>,
-    by_link: HashMap<String, usize>,
+    caches: Caches,
     skipped: Vec<String>,
     started: SystemTime,
     newest: SystemTime,
@@ -180,6 +139,9 @@ pub struct Vfs {
     scrub: Scrub,
     forget: Forget,
     log_level: LogLevel,
+    prefetch: Prefetch,
+    slow: SlowReads,
+    rescan: Rescan,
     views: Views,
     joined: LazyFile,
 }
@@ -191,53 +153,23 @@ impl Vfs {
     /// [`Error::Refused`] for more caches or samples than inode numbers can tell apart;
     /// [`Error::View`] for a view that was asked for and cannot be shown.
     pub fn new(dataset: Dataset, options: VfsOptions) -> Result<Self> {
-        let links = tree::link_names(dataset.entries());
-        let caches: Vec<Mounted> = dataset
-            .entries()
-            .iter()
-            .zip(links)
-            .map(|(entry, link)| Mounted {
-                permissions: Permissions::of(&entry.cache, &options),
-                entry: entry.clone(),
-                link,
-                migrated: ArcSwapOption::empty(),
-            })
-            .collect();
-        for mounted in &caches {
-            let too_many =
-                mounted.slot() >= MAX_SLOTS || mounted.cache().sample_count() > MAX_SAMPLES;
-            if too_many {
-                let reason = format!(
-                    "too many caches (over {MAX_SLOTS}) or samples (over {MAX_SAMPLES}) for one mount"
-                );
-                return Err(Error::refused(mounted.cache().dir(), reason));
-            }
+        for entry in dataset.entries() {
+            check_numbers(entry)?;
         }
+        let caches = Caches::new(dataset.entries(), &options);
         let views = Views::new(&caches, &options)?;
-        let numbered = |key: fn(&Mounted) -> u64| {
-            let keys = caches.iter().enumerate();
-            keys.map(|(n, mounted)| (key(mounted), n)).collect()
-        };
-        let by_link = caches
-            .iter()
-            .enumerate()
-            .filter_map(|(n, mounted)| Some((mounted.link.clone()?, n)));
-        let newest = caches
-            .iter()
-            .map(|mounted| mounted.cache().index_info().mtime)
-            .max();
         let started = SystemTime::now();
         Ok(Self {
-            by_id: numbered(|mounted| mounted.entry.cache_id),
-            by_slot: numbered(Mounted::slot),
-            by_link: by_link.collect(),
             skipped: dataset.skipped().iter().map(Error::chain).collect(),
             started,
             migration: Migration::new(started),
             scrub: Scrub::new(options.scrub_rate),
             forget: Forget::default(),
             log_level: LogLevel::new(started),
-            newest: newest.unwrap_or(SystemTime::UNIX_EPOCH),
+            prefetch: Prefetch::new(options.cache_memory, started),
+            slow: SlowReads::default(),
+            newest: caches.newest(),
+            rescan: Rescan::new(started),
             counters: Counters::default(),
             in_flight: InFlight::new(),
             damage: Damage::default(),
@@ -258,6 +190,17 @@ impl Vfs {
         &self.counters
     }
 
+    /// Notes how long a request about node `ino` took.
+    pub fn note_time(&self, request: Request, ino: Ino, took: Duration) {
+        self.counters.note_time(request, took);
+        if request == Request::Read
+            && self.slow.is_slow(took)
+            && let Some(Node::Sample(slot, sample)) = Node::of(ino)
+        {
+            self.slow.note((slot, sample), took, Instant::now());
+        }
+    }
+
     /// The folders below which a command may change files, or a view make a temporary one.
     #[must_use]
     pub fn writable_folders(&self) -> Vec<PathBuf> {
@@ -272,14 +215,17 @@ impl Vfs {
 
     /// Gives back memory that was not used for a while; to be called every few seconds.
     pub fn tidy(&self) {
-        if self.payloads.drop_idle(Instant::now()) {
+        let now = Instant::now();
+        self.prefetch.drop_idle(now);
+        self.slow.forget_old(now);
+        if self.payloads.drop_idle(now) {
             crate::storage::give_back_free_memory();
         }
     }
 
     /// The cache in slot `slot`.
     fn at_slot(&self, slot: u64) -> Option<&Mounted> {
-        self.caches.get(*self.by_slot.get(&slot)?)
+        self.caches.by_slot(slot)
     }
 
     fn mounted(&self, slot: u64) -> Result<&Mounted, VfsError> {
@@ -289,4 +235,15 @@ impl Vfs {
     fn node(&self, ino: Ino) -> Result<Node, VfsError> {
         Node::of(ino).ok_or(VfsError::NotFound)
     }
+}
+
+/// Whether inode numbers can tell the cache and its samples apart.
+fn check_numbers(entry: &Entry) -> Result<()> {
+    if entry.position as u64 >= MAX_SLOTS || entry.cache.sample_count() > MAX_SAMPLES {
+        let reason = format!(
+            "too many caches (over {MAX_SLOTS}) or samples (over {MAX_SAMPLES}) for one mount"
+        );
+        return Err(Error::refused(entry.cache.dir(), reason));
+    }
+    Ok(())
 }

@@ -11,6 +11,9 @@
 
 mod common;
 
+#[path = "common/metrics.rs"]
+mod metrics;
+
 #[path = "vfs/attributes.rs"]
 mod attributes;
 #[path = "vfs/control.rs"]
@@ -23,6 +26,10 @@ mod migrate;
 mod model;
 #[path = "vfs/names.rs"]
 mod names;
+#[path = "vfs/observe.rs"]
+mod observe;
+#[path = "vfs/prefetch.rs"]
+mod prefetch;
 #[path = "vfs/reads.rs"]
 mod reads;
 #[path = "vfs/scrub.rs"]

@@ -202,6 +202,18 @@ impl Cache {
         }
     }
 
+    /// Has the kernel read all of the sample's record, of whatever length, and says how many bytes
+    /// that is.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSample`]; [`Error::Damaged`] when the index was changed in place; [`Error::Io`].
+    pub fn read_whole_ahead(&self, sample: u64) -> Result<u64> {
+        let (row, shard) = self.row(sample)?;
+        let file = self.shards.get(shard)?;
+        file.read_ahead(row.offset, row.length);
+        Ok(row.length)
+    }
+
     /// How the sample's payload is stored.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::panic;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
@@ -13,6 +13,8 @@ use env_logger::{Builder, Target};
 use log::{Level, LevelFilter};
 use rustix::fs::fstat;
 use serde::Serialize;
+
+use crate::vfs::LogLines;
 
 /// How much to log: each `-v` one up, `-q` errors only.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -69,6 +71,8 @@ pub struct LogOptions<'a> {
     pub format: LogFormat,
     /// A file to append to, instead of stderr.
     pub file: Option<&'a Path>,
+    /// Where the last lines are kept as well.
+    pub kept: Option<&'a Arc<LogLines>>,
 }
 
 /// Starts the log of `program`. Its level can be changed later by `log::set_max_level`.
@@ -100,8 +104,13 @@ pub fn start_logging(program: &'static str, options: LogOptions<'_>) -> io::Resu
     }
     // A second call in one process (tests) keeps the first logger.
     let _ = ON_STDERR.set(on_stderr);
+    let kept = options.kept.cloned();
+    let kept_style = if json { Style::Json } else { Style::Time };
     builder.format(move |out, record| {
         let message = record.args().to_string();
+        if let Some(kept) = &kept {
+            kept.note(&line(kept_style, program, record.level(), &message));
+        }
         writeln!(out, "{}", line(style, program, record.level(), &message))
     });
     if builder.try_init().is_ok() && asked.is_none() {

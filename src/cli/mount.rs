@@ -96,11 +96,14 @@ fn serve(mut config: MountConfig) -> Result<()> {
     let launcher =
         launcher.map_err(|source| Error::io(PROGRAM, "reach the launching process", source))?;
     config.add_listed()?;
-    let log_file = config.log_file.as_deref();
+    let log_file = config.log_file.clone();
+    let log_file = log_file.as_deref();
+    let lines = Arc::default();
     let log = LogOptions {
         verbosity: config.verbosity,
         format: config.log_format,
         file: log_file,
+        kept: Some(&lines),
     };
     start_logging(PROGRAM, log).map_err(|source| {
         Error::io(
@@ -111,12 +114,12 @@ fn serve(mut config: MountConfig) -> Result<()> {
     })?;
 
     storage::bound_free_memory();
+    let user = config.user.as_deref().map(User::find).transpose()?;
     let mountpoint = match fuse_fd {
         Some(_) => config.mountpoint.clone(),
         None => fuse::prepare(&config.mountpoint, config.allow_other)?,
     };
-    let user = config.user.as_deref().map(User::find).transpose()?;
-    let open = || tree::open(&config, &mountpoint);
+    let open = || tree::open(&config, &mountpoint, &lines);
     let vfs = Arc::new(match &user {
         Some(user) => user
             .acting(open)
@@ -142,12 +145,18 @@ fn serve(mut config: MountConfig) -> Result<()> {
         noexec: config.noexec,
     };
     // Before the session, which gives up rights of the threads that there are.
-    keep_tidy(&vfs);
+    every(TIDY, "tidy", &vfs, Vfs::tidy);
+    if let Some(seconds) = config.watch {
+        let pause = Duration::from_secs(seconds.get().into());
+        every(pause, "watch", &vfs, Vfs::rescan);
+    }
     let at = options.mountpoint.as_path();
     let session = match fuse_fd {
         Some(given) => Session::start_given(Arc::clone(&vfs), given, at, serve)?,
         None => Session::start(Arc::clone(&vfs), &options, serve)?,
     };
+    let resolved = options.mountpoint.clone();
+    vfs.on_rescan(move |dataset, known| tree::look_again(&config, &resolved, dataset, known));
     let notifier = session.notifier();
     vfs.on_forget(move |ino| notifier.forget(ino));
     let shown = at.display();
@@ -174,20 +183,20 @@ fn serve(mut config: MountConfig) -> Result<()> {
     Ok(())
 }
 
-/// Has unused memory given back every few seconds, for as long as the tree is there.
-fn keep_tidy(vfs: &Arc<Vfs>) {
+/// Has `work` done again and again, for as long as the tree is there.
+fn every(pause: Duration, name: &'static str, vfs: &Arc<Vfs>, work: fn(&Vfs)) {
     let vfs = Arc::downgrade(vfs);
-    let tidier = thread::Builder::new().name("tidy".to_owned());
-    let started = tidier.spawn(move || {
+    let worker = thread::Builder::new().name(name.to_owned());
+    let started = worker.spawn(move || {
         loop {
-            thread::sleep(TIDY);
+            thread::sleep(pause);
             match vfs.upgrade() {
-                Some(vfs) => vfs.tidy(),
+                Some(vfs) => work(&vfs),
                 None => return,
             }
         }
     });
     if let Err(error) = started {
-        log::warn!("unused memory will not be given back: cannot start a thread: {error}");
+        log::warn!("cannot start the thread {name}: {error}");
     }
 }

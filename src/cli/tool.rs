@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::{
-    LogOptions, cat, demo, doctor, info, ls, migrate, pack, refuse, start_logging, umount, verify,
+    LogOptions, cat, demo, doctor, info, ls, migrate, pack, refuse, start_logging, top, umount,
+    verify,
 };
 
 /// The name that messages start with.
@@ -28,6 +29,7 @@ enum Command {
     Info(info::Args),
     Ls(ls::Args),
     Cat(cat::Args),
+    Top(top::Args),
     Umount(umount::Args),
     Doctor(doctor::Args),
 }
@@ -53,6 +55,7 @@ pub fn main() -> ExitCode {
         Command::Info(args) => args.run(),
         Command::Ls(args) => args.run(),
         Command::Cat(args) => args.run(),
+        Command::Top(args) => args.run(),
         Command::Umount(args) => args.run(),
         Command::Doctor(args) => args.run(),
     }

@@ -324,7 +324,7 @@ impl Filesystem for Adapter {
         _req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
-        _offset: u64,
+        offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
         _flags: OpenFlags,
@@ -332,10 +332,9 @@ impl Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let taken = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        match self
-            .vfs
-            .answer(Kind::Write, ino, |vfs| vfs.write(Ino(ino.0), data))
-        {
+        match self.vfs.answer(Kind::Write, ino, |vfs| {
+            vfs.write_at(Ino(ino.0), offset, data)
+        }) {
             Ok(Written::All) => reply.written(taken),
             Ok(Written::Later(work)) => {
                 let send = move |answer| match answer {

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use fuser::{Errno, INodeNo};
 
@@ -70,7 +71,10 @@ impl Guarded {
         serve: impl FnOnce(&Arc<Vfs>) -> Result<T, VfsError>,
     ) -> Result<T, Errno> {
         self.note(request);
-        guarded(&self.vfs, Call { request, ino }, || serve(&self.vfs))
+        let start = Instant::now();
+        let answer = guarded(&self.vfs, Call { request, ino }, || serve(&self.vfs));
+        self.vfs.note_time(request, Ino(ino.0), start.elapsed());
+        answer
     }
 
     /// Runs work that takes its time on a thread of its own, and then sends the reply, so that the
@@ -82,9 +86,16 @@ impl Guarded {
         work: impl FnOnce(&Arc<Vfs>) -> Result<T, VfsError> + Send + 'static,
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        let vfs = Arc::clone(&self.vfs);
+        let (vfs, start) = (Arc::clone(&self.vfs), Instant::now());
         let call = Call { request, ino };
-        let job = move || reply(guarded(&vfs, call, || work(&vfs)));
+        let job = move || {
+            let answer = guarded(&vfs, call, || work(&vfs));
+            // A command that is written is timed as it is taken.
+            if request != Request::Write {
+                vfs.note_time(request, Ino(ino.0), start.elapsed());
+            }
+            reply(answer);
+        };
         if let Err(error) = self.workers.run(Box::new(job)) {
             // The reply was dropped with the closure, which answers EIO.
             log::error!("{call}: cannot start a thread: {error}");

@@ -49,8 +49,22 @@ impl Vfs {
     /// Takes a command for a control file.
     ///
     /// # Errors
-    /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
+    /// As [`Vfs::write_at`].
     pub fn write(self: &Arc<Self>, ino: Ino, data: &[u8]) -> Result<Written, VfsError> {
+        self.write_at(ino, 0, data)
+    }
+
+    /// Takes a command for a control file. Only a list of samples to read ahead may come in pieces,
+    /// each at the offset where the one before it ended.
+    ///
+    /// # Errors
+    /// [`VfsError::ReadOnly`] for all other files; [`VfsError::BadControlWord`], [`VfsError::Busy`].
+    pub fn write_at(
+        self: &Arc<Self>,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<Written, VfsError> {
         let node = self.node(ino)?;
         if let Node::Snapshot(number) = node {
             let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
@@ -63,7 +77,9 @@ impl Vfs {
         // The writer's next look is at what came of it.
         self.seen_texts.forget(node);
         match control_file(node) {
+            Some(ControlFile::Caches) => self.command_rescan(data),
             Some(ControlFile::Migrate) => self.start_migration(data),
+            Some(ControlFile::Prefetch) => Ok(self.start_prefetch(ino, offset, data)),
             Some(ControlFile::LogLevel) => self.log_level.set(data).map(|()| Written::All),
             Some(ControlFile::Verify) => self.command_scrub(data),
             _ => Err(VfsError::ReadOnly),
@@ -110,8 +126,10 @@ impl Vfs {
 
     fn present_text(&self, file: ControlFile) -> Option<Text> {
         match file {
-            ControlFile::Migrate => Some(self.migration.result()),
+            ControlFile::Caches => Some(self.rescan.result()),
             ControlFile::LogLevel => Some(self.log_level.text()),
+            ControlFile::Migrate => Some(self.migration.result()),
+            ControlFile::Prefetch => Some(self.prefetch.result()),
             _ => None,
         }
     }

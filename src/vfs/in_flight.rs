@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::{Ino, Node, Request, Vfs};
 use crate::format::{INDEX_FILE, METADATA_FILE};
@@ -60,6 +60,18 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.0.since.store(0, Ordering::Release);
     }
+}
+
+/// A request that takes long, as `/.control/status` shows it.
+#[derive(Debug, Serialize)]
+pub(super) struct SlowRequest {
+    request: &'static str,
+    inode: u64,
+    seconds: u64,
+    cache_id: Option<u64>,
+    sample: Option<u64>,
+    /// What it waits for.
+    file: Option<String>,
 }
 
 impl InFlight {
@@ -153,33 +165,27 @@ impl Vfs {
     }
 
     /// The requests that take long, for `/.control/status`.
-    pub(super) fn slow_requests(&self) -> Vec<Value> {
+    pub(super) fn slow_requests(&self) -> Vec<SlowRequest> {
         let slow = self.in_flight.older_than(LONG).into_iter();
         slow.map(|(request, ino, shard, age)| {
-            let mut facts = json!({
-                "request": request.name(),
-                "inode": ino.0,
-                "seconds": age.as_secs(),
-                "cache_id": null,
-                "sample": null,
-                "file": null,
-            });
-            let (slot, sample, file) = match Node::of(ino) {
-                Some(Node::Sample(slot, sample)) => (slot, Some(sample), INDEX_FILE),
-                Some(Node::Metadata(slot)) => (slot, None, METADATA_FILE),
-                _ => return facts,
+            let (slot, sample, table) = match Node::of(ino) {
+                Some(Node::Sample(slot, sample)) => (Some(slot), Some(sample), INDEX_FILE),
+                Some(Node::Metadata(slot)) => (Some(slot), None, METADATA_FILE),
+                _ => (None, None, ""),
             };
-            if let Some(mounted) = self.at_slot(slot) {
-                let cache = mounted.cache();
-                let path = match shard {
-                    Some(shard) => cache.shard_path(shard),
-                    None => cache.dir().join(file),
-                };
-                facts["cache_id"] = json!(mounted.entry.cache_id);
-                facts["sample"] = json!(sample);
-                facts["file"] = json!(path.to_string_lossy());
+            let mounted = slot.and_then(|slot| self.at_slot(slot));
+            let file = mounted.map(|mounted| match shard {
+                Some(shard) => mounted.cache().shard_path(shard),
+                None => mounted.cache().dir().join(table),
+            });
+            SlowRequest {
+                request: request.name(),
+                inode: ino.0,
+                seconds: age.as_secs(),
+                cache_id: mounted.map(|mounted| mounted.entry.cache_id),
+                sample,
+                file: file.map(|file| file.to_string_lossy().into_owned()),
             }
-            facts
         })
         .collect()
     }
@@ -214,10 +220,12 @@ mod tests {
         let (first, second) = (InFlight::new(), InFlight::new());
         for _ in 0..10 {
             std::thread::scope(|scope| {
-                scope.spawn(|| {
+                let thread = scope.spawn(|| {
                     drop(first.begin(Request::Read, Ino(1)));
                     drop(second.begin(Request::Read, Ino(1)));
                 });
+                // The slot is free once the thread has gone, which the scope does not wait for.
+                thread.join().unwrap();
             });
         }
         for requests in [first, second] {

@@ -102,7 +102,7 @@ impl Vfs {
                 entries
             }
         };
-        for mounted in &self.caches {
+        for mounted in self.caches.iter() {
             mounted.reload_manifest();
         }
         match &result {

@@ -42,28 +42,40 @@ const FIRST_SAMPLE: u64 = 16;
 /// A file in `/.control`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum ControlFile {
+    Caches,
     Damaged,
+    Log,
     LogLevel,
+    Metrics,
     Migrate,
+    Prefetch,
     Status,
     Verify,
 }
 
 impl ControlFile {
     /// All of them, in the order in which the folder lists them.
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 9] = [
+        Self::Caches,
         Self::Damaged,
+        Self::Log,
         Self::LogLevel,
+        Self::Metrics,
         Self::Migrate,
+        Self::Prefetch,
         Self::Status,
         Self::Verify,
     ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Caches => "caches",
             Self::Damaged => "damaged",
+            Self::Log => "log",
             Self::LogLevel => "log-level",
+            Self::Metrics => "metrics",
             Self::Migrate => "migrate",
+            Self::Prefetch => "prefetch",
             Self::Status => "status",
             Self::Verify => "verify",
         }
@@ -71,7 +83,10 @@ impl ControlFile {
 
     /// Whether writing it is a command.
     pub(super) fn takes_commands(self) -> bool {
-        matches!(self, Self::LogLevel | Self::Migrate)
+        matches!(
+            self,
+            Self::Caches | Self::LogLevel | Self::Migrate | Self::Prefetch
+        )
     }
 
     fn number(self) -> u64 {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A payload that nobody read for this long is given back.
-const IDLE: Duration = Duration::from_secs(30);
+pub(super) const IDLE: Duration = Duration::from_secs(30);
 
 /// Cache slot and sample.
 pub(super) type Key = (u64, u64);
@@ -149,6 +149,16 @@ impl Payloads {
                 }
             }
         }
+    }
+
+    /// Gives back a payload that nobody will ask for again.
+    pub(super) fn release(&self, key: Key) {
+        let mut state = self.shared.lock();
+        let ready = matches!(state.entries.get(&key), Some(Entry::Ready { .. }));
+        let released = ready.then(|| state.entries.remove(&key));
+        // Its reservation takes the lock.
+        drop(state);
+        drop(released);
     }
 
     /// Waits until `len` more bytes may be held. `None` when that is more than the whole budget.

@@ -1,6 +1,7 @@
 //! Bytes of files. A sample's bytes are given out only after its envelope agreed.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::payloads::{Found, Payload, PayloadError, Sizes};
 use super::{Ino, Mounted, Node, Vfs, VfsError};
@@ -33,6 +34,9 @@ impl Vfs {
                     .map_err(|error| self.damaged(slot, sample, error))?;
                 self.damage.heal(slot, sample);
                 self.counters.note_read(len as u64);
+                if self.prefetch.is_active() {
+                    self.prefetch.note_read(ino);
+                }
                 Ok(len)
             }
             Node::Manifest(slot) => Ok(copy_from(
@@ -98,11 +102,21 @@ impl Vfs {
     ) -> Result<usize> {
         // The first piece may be the whole payload; a later one is of a payload in pieces.
         let piece = offset > 0 && mounted.cache().compression(sample)? == Compression::Lz4;
-        if !piece && let Some(n) = self.read_direct(mounted, sample, offset, out)? {
+        let key = (mounted.slot(), sample);
+        let prefetched = self.prefetch.is_active() && self.payloads.has(key);
+        if !piece
+            && !prefetched
+            && let Some(n) = self.read_direct(mounted, sample, offset, out)?
+        {
             return Ok(n);
         }
         let payload = self.decoded(mounted, sample)?;
-        Ok(copy_from(&payload, offset, out))
+        let n = copy_from(&payload, offset, out);
+        if prefetched && n == payload.len() {
+            // The kernel has all of it now.
+            self.payloads.release(key);
+        }
+        Ok(n)
     }
 
     /// Reads what needs no decoded payload to be kept; `None` for a piece of a compressed one.
@@ -125,19 +139,21 @@ impl Vfs {
                 return record.read(offset, out).map(|()| Some(n));
             }
             if n as u64 == len && len <= WHOLE_REPLY {
-                self.counters.note_decoded();
-                return record.decode(out).map(|()| Some(n));
+                return self.timed(|| record.decode(out)).map(|()| Some(n));
             }
             Ok(None)
         })?
     }
 
     /// The decoded payload of a compressed sample, decoded by this thread if no other has.
-    fn decoded(&self, mounted: &Mounted, sample: u64) -> Result<Arc<Payload>> {
+    pub(super) fn decoded(&self, mounted: &Mounted, sample: u64) -> Result<Arc<Payload>> {
         // It may have been decoded before its shard was found wrong.
         mounted.cache().admit(sample)?;
         let turn = match self.payloads.find((mounted.slot(), sample)) {
-            Found::Payload(payload) => return Ok(payload),
+            Found::Payload(payload) => {
+                self.counters.note_payload_hit();
+                return Ok(payload);
+            }
             Found::Turn(turn) => turn,
         };
         let (payload, stored) = mounted.cache().with_record(sample, 0, |record| {
@@ -145,12 +161,19 @@ impl Vfs {
                 decoded: record.decoded_len(),
                 stored: record.stored_len(),
             };
-            self.counters.note_decoded();
-            turn.decode(sizes, |bytes| record.decode(bytes))
+            turn.decode(sizes, |bytes| self.timed(|| record.decode(bytes)))
                 .map_err(|error| not_decoded(error, record))
         })??;
         drop(stored);
         Ok(payload)
+    }
+
+    /// Decodes a payload, counted and timed.
+    fn timed(&self, decode: impl FnOnce() -> Result<()>) -> Result<()> {
+        let start = Instant::now();
+        let result = decode();
+        self.counters.note_decoded(start.elapsed());
+        result
     }
 
     /// Notes a failed sample; it is logged when it was not known before.

@@ -33,6 +33,15 @@ impl std::fmt::Debug for Forget {
     }
 }
 
+impl Forget {
+    /// Does so, if there is a kernel to tell.
+    pub(super) fn forget(&self, ino: Ino) {
+        if let Some(forget) = self.0.get() {
+            forget(ino);
+        }
+    }
+}
+
 /// The one check that may run at a time, and the report of the last.
 #[derive(Debug)]
 pub(super) struct Scrub {
@@ -282,7 +291,7 @@ impl Vfs {
                     Ok(())
                 })))
             }
-            Command::Start(Target::Cache(id)) if !self.by_id.contains_key(&id) => {
+            Command::Start(Target::Cache(id)) if self.caches.by_id(id).is_none() => {
                 Err(VfsError::BadControlWord)
             }
             Command::Start(target) => self.start_scrub(target).map(|()| Written::All),
@@ -385,9 +394,7 @@ impl Vfs {
             Severity::Warning => &run.warnings,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        let mounted = finding
-            .cache_id
-            .and_then(|id| self.caches.get(*self.by_id.get(&id)?));
+        let mounted = finding.cache_id.and_then(|id| self.caches.by_id(id));
         if let (Severity::Damage, Some(mounted)) = (finding.severity, mounted) {
             let message = message(&finding);
             log::error!("cache {}: {message}", mounted.entry.cache_id);
@@ -413,9 +420,7 @@ impl Vfs {
         if found.samples.len() < MOST_LISTED {
             found.samples.insert((slot, sample));
         }
-        if let Some(forget) = self.forget.0.get() {
-            forget(Node::Sample(slot, sample).ino());
-        }
+        self.forget.forget(Node::Sample(slot, sample).ino());
     }
 
     /// Takes samples from the list that were found right.

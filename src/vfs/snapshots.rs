@@ -8,8 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::node::ControlFile;
 
-/// Texts that are kept for readers; older ones are stale.
+/// Texts that are kept for readers, and bytes that they take together; older ones are stale.
 const KEPT: usize = 256;
+const KEPT_BYTES: usize = 16 << 20;
 /// A text is given again for this long, unless something of weight has changed since: tools such
 /// as cp(1) insist that a file looked up twice is the same file.
 const FRESH: Duration = Duration::from_secs(1);
@@ -72,8 +73,9 @@ impl Snapshots {
         };
         *next += 1;
         texts.push_back(snapshot.clone());
-        if texts.len() > KEPT {
-            texts.pop_front();
+        let mut bytes: usize = texts.iter().map(|snapshot| snapshot.text.len()).sum();
+        while texts.len() > KEPT || (bytes > KEPT_BYTES && texts.len() > 1) {
+            bytes -= texts.pop_front().map_or(0, |oldest| oldest.text.len());
         }
         snapshot
     }
@@ -127,5 +129,14 @@ mod tests {
             snapshots.take(ControlFile::Damaged, n, || n.to_string().into_bytes());
         }
         assert!(snapshots.get(first.number).is_none(), "memory is bounded");
+        let large = |n: u64| {
+            let mut text = vec![0; KEPT_BYTES / 4];
+            text.extend(n.to_string().into_bytes());
+            snapshots.take(ControlFile::Log, n, || text)
+        };
+        let [oldest, second] = [0, 1].map(large);
+        (2..4).for_each(|n| drop(large(n)));
+        assert!(snapshots.get(oldest.number).is_none(), "bytes are bounded");
+        assert!(snapshots.get(second.number).is_some());
     }
 }

@@ -57,9 +57,11 @@ impl Vfs {
                 "requests": requests,
                 "bytes_read": self.counters.bytes_read(),
                 "payloads_decoded": self.counters.payloads_decoded(),
+                "payload_hits": self.counters.payload_hits(),
                 "names_made": self.counters.names_made(),
                 "panics": self.counters.panics(),
             },
+            "prefetch": self.prefetch_status(),
             "cache_memory": {
                 "budget_bytes": self.payloads.budget(),
                 "held_bytes": self.payloads.held(),
@@ -68,6 +70,21 @@ impl Vfs {
         let mut text = serde_json::to_vec_pretty(&status).unwrap_or_default();
         text.push(b'\n');
         text
+    }
+
+    /// How far `/.control/prefetch` has come.
+    fn prefetch_status(&self) -> serde_json::Value {
+        let progress = self.prefetch.progress();
+        let mut status = json!({
+            "pending": progress.pending,
+            "ahead_samples": progress.ahead,
+            "ahead_bytes": progress.ahead_bytes,
+        });
+        if let Some(status) = status.as_object_mut() {
+            let totals = progress.totals().into_iter();
+            status.extend(totals.map(|(name, count)| (name.to_owned(), count.into())));
+        }
+        status
     }
 
     /// One line for each damaged sample: `<cache_id>/<sample_id>: <what is wrong>`.

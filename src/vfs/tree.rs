@@ -1,8 +1,6 @@
 //! Names and attributes: lookup, getattr, readdir, readlink, statfs, and the refusal of changes.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
 use super::access::Permissions;
@@ -10,9 +8,8 @@ use super::names::parse_decimal;
 use super::node::ControlFile;
 use super::snapshots::Snapshot;
 use super::{Attr, DirEntry, FileKind, Ino, Mounted, Node, StatFs, Ttl, Vfs, VfsError};
-use crate::dataset::Entry;
 use crate::format::{MANIFEST_FILE, METADATA_FILE};
-use crate::view::{Decimal, NAME_MAX, escape_component};
+use crate::view::{Decimal, NAME_MAX};
 
 /// What is in the root, in listing order.
 const ROOT_ENTRIES: [(&str, Node, FileKind); 6] = [
@@ -54,7 +51,7 @@ impl Vfs {
             Node::Caches => self.by_decimal(name).map(|m| Node::CacheDir(m.slot())),
             Node::ByName => name
                 .to_str()
-                .and_then(|name| self.caches.get(*self.by_link.get(name)?))
+                .and_then(|name| self.caches.by_link(name))
                 .map(|mounted| Node::NameLink(mounted.slot())),
             Node::Control => ControlFile::ALL
                 .into_iter()
@@ -106,11 +103,14 @@ impl Vfs {
         self.getattr(ino).unwrap_or_else(|_| unknown())
     }
 
-    /// Whether nothing ever appears in or leaves the folder `ino`, so that the absence of a name
-    /// may be remembered.
+    /// Whether nothing ever appears in the folder `ino`, so that the absence of a name may be
+    /// remembered.
     #[must_use]
     pub fn is_static_dir(&self, ino: Ino) -> bool {
-        !matches!(Node::of(ino), Some(Node::Control) | None)
+        !matches!(
+            Node::of(ino),
+            Some(Node::Control | Node::Samples | Node::Caches | Node::ByName) | None
+        )
     }
 
     /// Target of a symbolic link.
@@ -216,12 +216,12 @@ impl Vfs {
                 (*node, *kind, OsStr::new(name))
             }
             Node::Samples => {
-                let entry = &self.caches.get(at)?;
+                let entry = self.caches.get(at)?;
                 let name = decimal.name(entry.entry.cache_id);
                 (Node::SampleDir(entry.slot()), FileKind::Directory, name)
             }
             Node::Caches => {
-                let entry = &self.caches.get(at)?;
+                let entry = self.caches.get(at)?;
                 let name = decimal.name(entry.entry.cache_id);
                 (Node::CacheDir(entry.slot()), FileKind::Directory, name)
             }
@@ -273,8 +273,8 @@ impl Vfs {
             Node::ViewDir(view, folder) => self.view_dir_attr(view, folder),
             Node::ViewLines(view) => self.view_lines_attr(view),
             Node::JoinedTable => self.joined_attr(),
-            Node::Samples | Node::Caches => folder(caches, self.newest),
-            Node::ByName => folder(0, self.newest),
+            Node::Samples | Node::Caches => folder(caches, self.caches.newest()),
+            Node::ByName => folder(0, self.caches.newest()),
             Node::Control => folder(0, self.started),
             Node::ControlFile(file) | Node::Command { file, .. } => {
                 Ok(match self.command_attr(node) {
@@ -301,8 +301,8 @@ impl Vfs {
                     .remembered_len(sample)
                     .map_err(|error| self.damaged(slot, sample, error))?;
                 let attr = self.of_cache(ino, mounted, FileKind::File, size);
-                let links = self.by_slot.get(&slot);
-                let links = links.map_or(0, |cache| self.views.links(*cache, sample));
+                let cache = self.caches.number(slot);
+                let links = cache.map_or(0, |cache| self.views.links(cache, sample));
                 Ok(Attr {
                     nlink: 1 + links,
                     // A length that a damaged record states may be another one when it was repaired.
@@ -351,10 +351,18 @@ impl Vfs {
 
     /// The present text of a control file that changes all the time.
     pub(super) fn snapshot(&self, file: ControlFile) -> Snapshot {
-        let state = self.damage.changes() + self.migration.runs() + self.scrub.changes();
+        let state = match file {
+            ControlFile::Log => self.options.log.changes(),
+            _ => self.damage.changes() + self.migration.runs() + self.scrub.changes(),
+        };
         self.snapshots.take(file, state, || match file {
             ControlFile::Damaged => self.damaged_text(),
-            ControlFile::LogLevel | ControlFile::Migrate => Vec::new(),
+            ControlFile::Log => self.options.log.text(),
+            ControlFile::Metrics => self.metrics_text(),
+            ControlFile::Caches
+            | ControlFile::LogLevel
+            | ControlFile::Migrate
+            | ControlFile::Prefetch => Vec::new(),
             ControlFile::Status => self.status_text(),
             ControlFile::Verify => self.scrub.text(),
         })
@@ -405,47 +413,11 @@ impl Vfs {
         }
     }
 
-    fn by_decimal(&self, name: &OsStr) -> Option<&Mounted> {
-        self.caches.get(*self.by_id.get(&parse_decimal(name)?)?)
+    pub(super) fn by_decimal(&self, name: &OsStr) -> Option<&Mounted> {
+        self.caches.by_id(parse_decimal(name)?)
     }
 }
 
 fn link_target(mounted: &Mounted) -> String {
     format!("../samples/{}", mounted.entry.cache_id)
-}
-
-/// Names under `/by-name`: the escaped source name, and `~<cache_id>` after it where several caches
-/// have the same. A name that would be too long has no link.
-pub(super) fn link_names(entries: &[Entry]) -> Vec<Option<String>> {
-    let names: Vec<_> = entries
-        .iter()
-        .map(|entry| escape_component(&entry.cache.manifest().source_name))
-        .collect();
-    let mut uses: HashMap<&str, u32> = HashMap::new();
-    for name in names.iter().flatten() {
-        *uses.entry(name).or_default() += 1;
-    }
-    let unique = |(name, entry): (&Option<String>, &Entry)| {
-        let name = name.as_ref()?;
-        if uses.get(name.as_str()) == Some(&1) {
-            return Some(name.clone());
-        }
-        let name = format!("{name}~{}", entry.cache_id);
-        (name.len() <= NAME_MAX).then_some(name)
-    };
-    let mut links: Vec<_> = names.iter().zip(entries).map(unique).collect();
-    // A source may be called what another's name became; the later one goes without.
-    let mut seen = std::collections::HashSet::new();
-    for link in &mut links {
-        if link.as_ref().is_some_and(|name| !seen.insert(name.clone())) {
-            *link = None;
-        }
-    }
-    debug_assert!(
-        links
-            .iter()
-            .flatten()
-            .all(|name| !OsStr::new(name).as_bytes().contains(&b'/'))
-    );
-    links
 }

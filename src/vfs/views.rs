@@ -18,9 +18,10 @@ use self::corpus::Corpus;
 use self::folders::TOP;
 use self::index::{Named, Names, ViewIndex};
 use super::access::Permissions;
+use super::caches::Caches;
 use super::lazy_file::LazyFile;
 use super::node::{MAX_VIEWS, Node};
-use super::{Attr, FileKind, Ino, Mounted, Vfs, VfsError, VfsOptions};
+use super::{Attr, FileKind, Ino, Vfs, VfsError, VfsOptions};
 use crate::dataset::{Entry, in_parallel};
 use crate::error::{Error, Result};
 use crate::format::METADATA_FILE;
@@ -60,7 +61,7 @@ impl Views {
     ///
     /// # Errors
     /// [`Error::View`] for a view that was asked for and cannot be shown.
-    pub(super) fn new(caches: &[Mounted], options: &VfsOptions) -> Result<Self> {
+    pub(super) fn new(caches: &Caches, options: &VfsOptions) -> Result<Self> {
         let entries: Vec<Entry> = caches.iter().map(|mounted| mounted.entry.clone()).collect();
         let corpus = match Corpus::new(entries) {
             Some(corpus) => corpus,
@@ -217,7 +218,7 @@ fn build(views: &Views, shown: &ShownView) -> (Result<ViewIndex>, u64) {
 /// What those may do who may do it with all of the caches that `shows` lets in: a folder or a file
 /// over several caches shows the metadata of each.
 pub(super) fn shared_permissions(
-    caches: &[Mounted],
+    caches: &Caches,
     options: &VfsOptions,
     shows: impl Fn(usize) -> bool,
 ) -> Permissions {

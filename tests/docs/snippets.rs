@@ -73,14 +73,18 @@ fn every_block_of_the_manuals_runs() {
     if !can_run() {
         return;
     }
-    let texts = [document("docs/operations.md"), document("docs/safety.md")];
+    let texts = [
+        document("docs/operations.md"),
+        document("docs/safety.md"),
+        document("docs/semantics.md"),
+    ];
     let blocks = texts.map(|text| {
         blocks(&text)
             .into_iter()
             .map(str::to_owned)
             .collect::<Vec<_>>()
     });
-    assert!(blocks[0].len() >= 6 && !blocks[1].is_empty());
+    assert!(blocks[0].len() >= 6 && !blocks[1].is_empty() && !blocks[2].is_empty());
     for block in blocks.concat() {
         // What a block leaves mounted is a mistake in it.
         let script = format!("{MACHINE}\n{block}\n! mountpoint -q /mnt/data");

@@ -12,6 +12,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/metrics.rs"]
+mod metrics;
 
 mod counted;
 mod counts;
@@ -24,12 +26,14 @@ mod index;
 mod killed;
 mod listing;
 mod live;
+mod loader;
 mod locks;
 mod mapping;
 mod memory;
 mod migrate;
 mod migrate_disk;
 mod migrate_many;
+mod observe;
 mod places;
 mod reading;
 mod receipts;

@@ -11,6 +11,7 @@ use crate::common::fixture::Fixture;
 use crate::common::mount::can_mount;
 use crate::common::noise::noise;
 use crate::live::{Live, Place, command, stdout};
+use crate::metrics;
 
 const LEN: usize = 300 * 1024 + 17;
 
@@ -169,6 +170,12 @@ fn a_sample_has_the_same_bytes_in_every_way_of_reading() {
 fn is_whole(name: &str, text: &[u8]) -> bool {
     match name {
         "damaged" => text.ends_with(b"\n") && text.starts_with(b"0/1: "),
+        "log" => text.starts_with(b"20") && text.ends_with(b"\n"),
+        "log-level" => text == b"info\n",
+        "metrics" => {
+            metrics::assert_histograms_are_whole(std::str::from_utf8(text).unwrap());
+            true
+        }
         _ => text.ends_with(b"\n") && serde_json::from_slice::<serde_json::Value>(text).is_ok(),
     }
 }
@@ -184,7 +191,16 @@ fn control_files_are_whole_in_every_way_of_reading() {
     let live = place.mount(&[&cache]);
     live.read("samples/0/1").unwrap_err();
     fs::write(live.path(".control/migrate"), "3\n").unwrap();
-    for name in ["damaged", "migrate", "status"] {
+    fs::write(live.path(".control/prefetch"), "0/0\n").unwrap();
+    for name in [
+        "damaged",
+        "log",
+        "log-level",
+        "metrics",
+        "migrate",
+        "prefetch",
+        "status",
+    ] {
         check_control(&live, name, place.path());
     }
     for file in ["manifest.json", "metadata.arrow"] {

@@ -163,7 +163,7 @@ fn a_user_that_cannot_be_is_refused() {
     let refused = |user: &str| {
         let guard = MountGuard::at(place.point("m"));
         let mut command = program();
-        command.args(["--user", user]);
+        command.args(["--user", user, "--allow-other"]);
         let output = guard.background(command, &place.tiny.cache);
         assert_eq!(output.status.code(), Some(1));
         assert!(guard.is_gone());
@@ -179,9 +179,15 @@ fn a_user_that_cannot_be_is_refused() {
     fs::set_permissions(&place.tiny.cache, open).unwrap();
     let guard = MountGuard::at(place.point("m"));
     let mut command = as_user(place.folder.path(), "datasetrt-mount");
-    command.args(["--user", "1"]);
+    command.args(["--user", "1", "--allow-other"]);
     let output = guard.background(command, &place.tiny.cache);
     assert!(text(&output).contains("only root can"), "{}", text(&output));
+    // Nobody could look whether it answers.
+    let mut command = program();
+    command.args(["--user", "1"]);
+    let output = guard.background(command, &place.tiny.cache);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains("--allow-other"), "{}", text(&output));
 }
 
 /// Where files may be opened for writing: the connection, nothing, the kernel's readahead of the mount,

@@ -18,8 +18,10 @@ mod end;
 mod ends;
 mod fstab;
 mod logs;
+mod rescan;
 mod start;
 mod systemd;
+mod top;
 mod umount;
 mod views;
 

@@ -28,7 +28,18 @@ pub(crate) fn model(caches: &[(u64, Option<&str>, &TestCache)]) -> Model {
     for folder in ["/.control", "/by-name", "/caches", "/samples"] {
         model.insert(folder.into(), Shown::Folder);
     }
-    for file in ["damaged", "log-level", "migrate", "status", "verify"] {
+    let control = [
+        "caches",
+        "damaged",
+        "log",
+        "log-level",
+        "metrics",
+        "migrate",
+        "prefetch",
+        "status",
+        "verify",
+    ];
+    for file in control {
         model.insert(format!("/.control/{file}").into(), Shown::Control);
     }
     for (id, link, cache) in caches {

@@ -81,6 +81,36 @@ fn a_listing_goes_on_from_every_offset_and_by_any_number_of_names() {
 }
 
 #[test]
+fn a_listing_shows_the_old_set_or_the_new_one() {
+    let place = tempfile::tempdir().unwrap();
+    let publish = |id: u64| {
+        let fixture = Fixture::new().cache_id(id).payloads(["x"]);
+        let _ = fixture.write(&place.path().join(id.to_string()));
+    };
+    [30, 20, 40].map(publish);
+    let arguments = [place.path().to_path_buf()];
+    for before in 0..=5 {
+        for id in [10, 25, 50] {
+            let _ = std::fs::remove_dir_all(place.path().join(id.to_string()));
+        }
+        let dataset = Dataset::open(&datasetrt::dataset::expand(&arguments).unwrap()).unwrap();
+        let vfs = Vfs::new(dataset, VfsOptions::default()).unwrap();
+        let arguments = arguments.clone();
+        vfs.on_rescan(move |dataset, known| dataset.newcomers(&arguments, known));
+        let folder = look(&vfs, "samples").unwrap().ino;
+        let old = list(&vfs, folder, 0, usize::MAX);
+        let mut across = list(&vfs, folder, 0, before);
+        [10, 25, 50].map(publish);
+        vfs.rescan();
+        let offset = across.last().map_or(0, |entry| entry.next);
+        across.extend(list(&vfs, folder, offset, usize::MAX));
+        let new = list(&vfs, folder, 0, usize::MAX);
+        assert_eq!(new.len(), old.len() + 3);
+        assert!(across == old || across == new, "after {before} names");
+    }
+}
+
+#[test]
 fn numbers_are_the_same_on_the_next_mount_and_with_caches_left_out() {
     let caches = kinds();
     let paths: Vec<_> = caches.iter().map(|cache| cache.dir.clone()).collect();

@@ -23,7 +23,7 @@ _datasetrt__mount() {
 
     case "${cmd}" in
         datasetrt__mount)
-            opts="-f -o -v -q -h -V --caches-from --skip-invalid --validate-cache --receipts --no-receipts --scrub-rate --cache-memory --view --on-collision --no-auto-views --view-metadata --xattrs --foreground --allow-other --threads --uid --gid --umask --fuse-fd --ready-fd --verbose --quiet --log-file --log-format --background-half --help --version"
+            opts="-f -o -v -q -h -V --caches-from --skip-invalid --validate-cache --receipts --no-receipts --watch --scrub-rate --cache-memory --view --on-collision --no-auto-views --view-metadata --xattrs --foreground --allow-other --threads --uid --gid --umask --user --sandbox --fuse-fd --ready-fd --verbose --quiet --log-file --log-format --background-half --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -38,6 +38,10 @@ _datasetrt__mount() {
                     return 0
                     ;;
                 --receipts)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --watch)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -79,6 +83,14 @@ _datasetrt__mount() {
                     ;;
                 --umask)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sandbox)
+                    COMPREPLY=($(compgen -W "off files full" -- "${cur}"))
                     return 0
                     ;;
                 --fuse-fd)

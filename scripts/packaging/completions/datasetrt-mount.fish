@@ -2,6 +2,7 @@ complete -c datasetrt-mount -l caches-from -d 'Read more cache folders from FILE
 complete -c datasetrt-mount -l validate-cache -d 'Compare the SHA-256 of all files: before mounting, or of each shard before its first byte is served [default when absent: check the structure only; bare: startup]' -r -f -a "startup\t'All of them, before mounting'
 access\t'Each shard\'s once, before its first byte is served'"
 complete -c datasetrt-mount -l receipts -d 'Keep receipts in DIR: caches whose files have not changed since --validate-cache found all of them right are not hashed again [default: $XDG_CACHE_HOME/datasetrt or ~/.cache/datasetrt]' -r -F
+complete -c datasetrt-mount -l watch -d 'Look every SECONDS for caches of format 3 that were published below the given folders, and show them too; `echo rescan > MOUNTPOINT/.control/caches` does it at once' -r
 complete -c datasetrt-mount -l scrub-rate -d 'Most bytes per second that a check behind the mount reads (docs/safety.md); 0 for no limit' -r
 complete -c datasetrt-mount -l cache-memory -d 'Most memory for decoded samples, such as 64MiB; a compressed sample that is read in pieces must fit [default: a quarter of the memory of the machine or control group, at most 1GiB]' -r
 complete -c datasetrt-mount -l view -d 'Show samples under /views/NAME by a path template, such as \'cats={label}/{sample_id:08}{ext} where label == "cat"\'; may be given again (docs/views.md)' -r
@@ -14,6 +15,10 @@ complete -c datasetrt-mount -l threads -d 'Threads that answer the kernel; more 
 complete -c datasetrt-mount -l uid -d 'Owner of all files [default: that of each cache]' -r
 complete -c datasetrt-mount -l gid -d 'Group of all files [default: that of each cache]' -r
 complete -c datasetrt-mount -l umask -d 'Permission bits to take away from 0444, in octal [default: those that each cache lacks]' -r
+complete -c datasetrt-mount -l user -d 'Once mounted as root, become this user, who must be able to read the caches; takes --allow-other, and cannot be said in -o, where `user` is a word of mount(8)' -r
+complete -c datasetrt-mount -l sandbox -d 'What the serving threads may not do; files: change files elsewhere than beside manifests that can be migrated and in the folder for temporary files, where the kernel has Landlock; full: also use calls of the system that serving does not take, which costs some microseconds for each cold sample [default: files; bare: full]' -r -f -a "off\t'Only so far that they gain no privileges'
+files\t'They change files only where they must'
+full\t'And use only the calls of the system that they must'"
 complete -c datasetrt-mount -l fuse-fd -d 'Serve on this file descriptor: /dev/fuse, opened and mounted by a process that may mount, for a daemon that may not. MOUNTPOINT then is only shown, and whoever mounted it unmounts it. A MOUNTPOINT of /dev/fd/N means the same, as `mount -o drop_privileges` says it' -r
 complete -c datasetrt-mount -l ready-fd -d 'Write READY=1 to this file descriptor when the mount answers, then close it' -r
 complete -c datasetrt-mount -l log-file -d 'Append the log to FILE [default: stderr while in the foreground, then nowhere]' -r -F

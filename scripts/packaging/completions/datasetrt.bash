@@ -37,6 +37,9 @@ _datasetrt() {
             datasetrt,pack)
                 cmd="datasetrt__subcmd__pack"
                 ;;
+            datasetrt,top)
+                cmd="datasetrt__subcmd__top"
+                ;;
             datasetrt,umount)
                 cmd="datasetrt__subcmd__umount"
                 ;;
@@ -50,7 +53,7 @@ _datasetrt() {
 
     case "${cmd}" in
         datasetrt)
-            opts="-h -V --help --version demo migrate pack verify info ls cat umount doctor"
+            opts="-h -V --help --version demo migrate pack verify info ls cat top umount doctor"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -227,6 +230,24 @@ _datasetrt() {
                     return 0
                     ;;
                 -j)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        datasetrt__subcmd__top)
+            opts="-h --once --interval --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -33,6 +33,7 @@ complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "verify" -d 'Che
 complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "info" -d 'Tell what caches are: identity, sizes, fields and their values'
 complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "ls" -d 'List the samples of a cache: number, size in bytes, metadata'
 complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "cat" -d 'Print the payload of one sample, whole or not at all'
+complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "top" -d 'Watch what a mount is doing'
 complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "umount" -d 'Unmount, or name the processes that use the mount'
 complete -c datasetrt -n "__fish_datasetrt_needs_command" -f -a "doctor" -d 'Find out why a mount does not work, before or after trying it'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand demo" -s h -l help -d 'Print help'
@@ -77,6 +78,9 @@ complete -c datasetrt -n "__fish_datasetrt_using_subcommand ls" -l json -d 'Prin
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand cat" -l metadata -d 'Print the sample\'s metadata as one line of JSON instead'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand cat" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand top" -l interval -d 'Seconds between two looks' -r
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand top" -l once -d 'Print one snapshot and end'
+complete -c datasetrt -n "__fish_datasetrt_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand umount" -s l -l lazy -d 'Unmount although it is in use: nobody finds it any more, and it ends when the last user does'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand umount" -l if-mounted -d 'Succeed also when nothing is mounted there'
 complete -c datasetrt -n "__fish_datasetrt_using_subcommand umount" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -1,6 +1,7 @@
 //! The command line of `datasetrt-mount` as typed; [`super::config`] makes sense of it.
 
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, ValueEnum};
@@ -70,6 +71,11 @@ pub(super) struct Args {
     /// Neither use nor leave receipts
     #[arg(long, help_heading = "Caches")]
     pub(super) no_receipts: bool,
+
+    /// Look every SECONDS for caches of format 3 that were published below the given folders, and show
+    /// them too; `echo rescan > MOUNTPOINT/.control/caches` does it at once
+    #[arg(long, value_name = "SECONDS", help_heading = "Caches")]
+    pub(super) watch: Option<NonZeroU32>,
 
     /// Most bytes per second that a check behind the mount reads (docs/safety.md); 0 for no limit
     #[arg(
@@ -150,8 +156,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "MASK", value_parser = parse_umask, help_heading = "Mount")]
     pub(super) umask: Option<u16>,
 
-    /// Once mounted as root, become this user, who must be able to read the caches; who may come in is
-    /// for --allow-other to say
+    /// Once mounted as root, become this user, who must be able to read the caches; takes
+    /// --allow-other, and cannot be said in -o, where `user` is a word of mount(8)
     #[arg(long, value_name = "NAME|UID", help_heading = "Mount")]
     pub(super) user: Option<String>,
 

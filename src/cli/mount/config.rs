@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
 
@@ -31,6 +32,8 @@ pub struct MountConfig {
     pub receipts: Option<PathBuf>,
     /// Bytes per second that a check behind the mount may read; 0 without a limit.
     pub scrub_rate: u64,
+    /// Seconds between looks for new caches.
+    pub watch: Option<NonZeroU32>,
     /// Bytes for decoded samples.
     pub cache_memory: u64,
     /// Views to show beside those that need no template.
@@ -101,6 +104,13 @@ impl MountConfig {
                 "a cache folder and a mountpoint are needed (in this order)",
             ));
         }
+        let fuse_fd = args.fuse_fd.or_else(|| given_as_path(&mountpoint));
+        if args.user.is_some() && !args.allow_other && fuse_fd.is_none() {
+            return Err(usage(
+                "--user needs --allow-other: a mount by root without it is for root alone, and the daemon would be \
+                 somebody else",
+            ));
+        }
         Ok(Self {
             caches: absolute_all(paths).map_err(Wrong::Refused)?,
             caches_from: args.caches_from,
@@ -114,6 +124,7 @@ impl MountConfig {
                 false => receipts(args.receipts).map_err(Wrong::Refused)?,
             },
             scrub_rate: args.scrub_rate,
+            watch: args.watch,
             cache_memory: args.cache_memory.unwrap_or_else(default_budget),
             views: parse_views(&args.view)?,
             on_collision: match args.on_collision {
@@ -132,7 +143,7 @@ impl MountConfig {
             umask: args.umask,
             user: args.user,
             sandbox: args.sandbox.unwrap_or(Sandbox::Files),
-            fuse_fd: args.fuse_fd.or_else(|| given_as_path(&mountpoint)),
+            fuse_fd,
             ready_fd: args.ready_fd,
             verbosity: Verbosity {
                 verbose: args.verbose,

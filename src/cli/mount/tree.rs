@@ -2,37 +2,27 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{MountConfig, Validate};
-use crate::dataset::{self, Dataset, Receipts};
+use crate::dataset::{self, Dataset, Entry, Newcomers, Receipts};
 use crate::error::{Error, Result};
-use crate::vfs::{Vfs, VfsOptions};
+use crate::vfs::{LogLines, Vfs, VfsOptions};
 
 /// Opens and checks the caches and makes the tree over them.
 ///
 /// # Errors
 /// When a cache is refused; each is named. When the mountpoint overlaps with a cache.
-pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
+pub(super) fn open(config: &MountConfig, mountpoint: &Path, log: &Arc<LogLines>) -> Result<Vfs> {
     let paths = dataset::expand(&config.caches)?;
     let mut dataset = if config.skip_invalid {
         Dataset::open_valid(&paths)?
     } else {
         Dataset::open(&paths)?
     };
-    let mut receipts = config.receipts.as_deref().map(Receipts::new);
-    if let (Some(receipts), Some(_)) = (&mut receipts, config.validate) {
-        receipts.honour(&mut dataset);
-    }
-    match config.validate {
-        None => {}
-        Some(Validate::Startup) => validate(&mut dataset, config.skip_invalid)?,
-        Some(Validate::Access) => dataset.validate_on_access(config.skip_invalid)?,
-    }
-    if let Some(receipts) = &mut receipts {
-        receipts.leave(&dataset);
-    }
+    check(config, &mut dataset, config.skip_invalid)?;
     for error in dataset.skipped() {
         log::warn!("skipped: {}", error.chain());
     }
@@ -57,9 +47,45 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path) -> Result<Vfs> {
         on_collision: config.on_collision,
         view_metadata: config.view_metadata,
         xattrs: config.xattrs,
+        log: Arc::clone(log),
         scrub_rate: config.scrub_rate,
     };
     Vfs::new(dataset, options)
+}
+
+/// Looks for caches that were published after `dataset` was opened, and checks them as those were.
+pub(super) fn look_again(
+    config: &MountConfig,
+    mountpoint: &Path,
+    dataset: &Dataset,
+    known: &[Entry],
+) -> Newcomers {
+    let mut found = dataset.newcomers(&config.caches, known);
+    found.refuse(|entry| check_entry_apart(entry, mountpoint, &config.mountpoint));
+    if let Err(error) = check(config, &mut found.dataset, true) {
+        // Each cache's own errors leave that cache out; this is about all of them.
+        found.refuse(|entry| Err(Error::refused(entry.cache.dir(), error.chain())));
+    }
+    found
+}
+
+/// Compares checksums as far as was asked for. Caches that fail leave the list if `skip` is set.
+fn check(config: &MountConfig, dataset: &mut Dataset, skip: bool) -> Result<()> {
+    let Some(how) = config.validate else {
+        return Ok(());
+    };
+    let mut receipts = config.receipts.as_deref().map(Receipts::new);
+    if let Some(receipts) = &mut receipts {
+        receipts.honour(dataset);
+    }
+    match how {
+        Validate::Startup => validate(dataset, skip)?,
+        Validate::Access => dataset.validate_on_access(skip)?,
+    }
+    if let Some(receipts) = &mut receipts {
+        receipts.leave(dataset);
+    }
+    Ok(())
 }
 
 /// Checks that `mountpoint`, which is resolved and was given as `named`, and the caches do not overlap.
@@ -71,13 +97,16 @@ pub(in crate::cli) fn check_apart(
     mountpoint: &Path,
     named: &Path,
 ) -> Result<()> {
-    for entry in dataset.entries() {
-        let members = entry.cache.real_paths()?;
-        if let Some(reason) = overlap(mountpoint, entry.cache.dir(), &members) {
-            return Err(Error::refused(named, reason));
-        }
+    let mut entries = dataset.entries().iter();
+    entries.try_for_each(|entry| check_entry_apart(entry, mountpoint, named))
+}
+
+fn check_entry_apart(entry: &Entry, mountpoint: &Path, named: &Path) -> Result<()> {
+    let members = entry.cache.real_paths()?;
+    match overlap(mountpoint, entry.cache.dir(), &members) {
+        Some(reason) => Err(Error::refused(named, reason)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Compares all checksums, with a bar when somebody is watching.

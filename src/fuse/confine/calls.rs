@@ -44,7 +44,6 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_fdatasync,
     libc::SYS_ftruncate,
     libc::SYS_fallocate,
-    libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_unlinkat,
     libc::SYS_mkdirat,
@@ -105,7 +104,6 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_uname,
     libc::SYS_sysinfo,
     libc::SYS_prlimit64,
-    libc::SYS_getrlimit,
     libc::SYS_getrusage,
     // The C library makes a change of user in each thread. Without root there is nothing to gain by it.
     libc::SYS_setresuid,
@@ -134,6 +132,12 @@ const OLDER: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[libc::c_long] = &[];
 
+/// What machines that came later lack.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const OLD: &[libc::c_long] = &[libc::SYS_renameat, libc::SYS_getrlimit];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const OLD: &[libc::c_long] = &[];
+
 /// For tests that end the process at a moment of their own.
 #[cfg(debug_assertions)]
 const TESTS: &[libc::c_long] = &[libc::SYS_kill];
@@ -143,7 +147,7 @@ const TESTS: &[libc::c_long] = &[];
 /// Filters the calls of this thread and all that it will start.
 pub(super) fn restrict() -> Result<(), seccompiler::Error> {
     let arch: TargetArch = std::env::consts::ARCH.try_into()?;
-    let allowed = ALLOWED.iter().chain(OLDER).chain(TESTS);
+    let allowed = ALLOWED.iter().chain(OLD).chain(OLDER).chain(TESTS);
     let rules: BTreeMap<i64, _> = allowed.map(|call| (*call, Vec::new())).collect();
     let filter = SeccompFilter::new(
         rules,

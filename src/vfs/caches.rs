@@ -1,0 +1,197 @@
+//! The caches of the tree. Caches may join, all of a batch at once, and never leave: references stay
+//! good, and places in a listing stay what they were.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+
+use super::VfsOptions;
+use super::access::Permissions;
+use crate::cache::Cache;
+use crate::dataset::Entry;
+use crate::format::manifest::{FormatVersion, Manifest};
+use crate::view::{NAME_MAX, escape_component};
+
+/// One cache in the tree.
+#[derive(Debug)]
+pub(super) struct Mounted {
+    pub(super) entry: Entry,
+    pub(super) permissions: Permissions,
+    /// Its name under `/by-name`, when its source name can be one.
+    pub(super) link: Option<String>,
+    /// The manifest that a migration has put in the place of the one that was loaded.
+    pub(super) migrated: ArcSwapOption<Vec<u8>>,
+}
+
+impl Mounted {
+    pub(super) fn slot(&self) -> u64 {
+        self.entry.position as u64
+    }
+
+    pub(super) fn cache(&self) -> &Cache {
+        &self.entry.cache
+    }
+
+    /// The manifest as it is now.
+    pub(super) fn manifest_version(&self) -> FormatVersion {
+        match self.migrated.load().is_some() {
+            true => FormatVersion::V3,
+            false => self.cache().manifest().version,
+        }
+    }
+
+    /// Takes the manifest from disk, if it is the migrated form of the one that was loaded. Once
+    /// taken it stays: its node is one that never changes.
+    pub(super) fn reload_manifest(&self) {
+        let loaded = self.cache().manifest();
+        if loaded.version == FormatVersion::V3 || self.migrated.load().is_some() {
+            return;
+        }
+        let migrated = Manifest {
+            version: FormatVersion::V3,
+            cache_id: Some(self.entry.cache_id),
+            ..loaded.clone()
+        };
+        if let Ok((manifest, bytes)) = Cache::read_manifest(self.cache().dir())
+            && manifest == migrated
+        {
+            self.migrated.store(Some(Arc::new(bytes)));
+        }
+    }
+}
+
+/// All caches, in the order of the list and then of their joining.
+#[derive(Debug)]
+pub(super) struct Caches {
+    list: boxcar::Vec<Mounted>,
+    shown: ArcSwap<Shown>,
+}
+
+/// How many of the caches are shown, and where each is.
+#[derive(Clone, Debug)]
+struct Shown {
+    count: usize,
+    by_id: HashMap<u64, usize>,
+    by_slot: HashMap<u64, usize>,
+    by_link: HashMap<String, usize>,
+    newest: SystemTime,
+}
+
+impl Caches {
+    pub(super) fn new(entries: &[Entry], options: &VfsOptions) -> Self {
+        let caches = Self {
+            list: boxcar::Vec::new(),
+            shown: ArcSwap::from_pointee(Shown {
+                count: 0,
+                by_id: HashMap::new(),
+                by_slot: HashMap::new(),
+                by_link: HashMap::new(),
+                newest: SystemTime::UNIX_EPOCH,
+            }),
+        };
+        caches.join(entries, options);
+        caches
+    }
+
+    /// Shows `entries` too, all at once. Their ids and positions must be new; calls must not overlap.
+    pub(super) fn join(&self, entries: &[Entry], options: &VfsOptions) {
+        let mut shown = Shown::clone(&self.shown.load());
+        for (entry, link) in entries.iter().zip(shown.link_names(entries)) {
+            let mounted = Mounted {
+                permissions: Permissions::of(&entry.cache, options),
+                entry: entry.clone(),
+                link,
+                migrated: ArcSwapOption::empty(),
+            };
+            shown.note(&mounted);
+            self.list.push(mounted);
+        }
+        self.shown.store(Arc::new(shown));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shown.load().count
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Mounted> {
+        (0..self.len()).map_while(|n| self.list.get(n))
+    }
+
+    /// Cache number `n`, from 0.
+    pub(super) fn get(&self, n: usize) -> Option<&Mounted> {
+        self.list.get(n).filter(|_| n < self.len())
+    }
+
+    pub(super) fn by_id(&self, cache_id: u64) -> Option<&Mounted> {
+        let n = *self.shown.load().by_id.get(&cache_id)?;
+        self.list.get(n)
+    }
+
+    pub(super) fn by_slot(&self, slot: u64) -> Option<&Mounted> {
+        self.list.get(self.number(slot)?)
+    }
+
+    /// The number of the cache in slot `slot`.
+    pub(super) fn number(&self, slot: u64) -> Option<usize> {
+        self.shown.load().by_slot.get(&slot).copied()
+    }
+
+    pub(super) fn by_link(&self, name: &str) -> Option<&Mounted> {
+        let n = *self.shown.load().by_link.get(name)?;
+        self.list.get(n)
+    }
+
+    /// The latest mtime of a cache.
+    pub(super) fn newest(&self) -> SystemTime {
+        self.shown.load().newest
+    }
+}
+
+impl Shown {
+    fn note(&mut self, mounted: &Mounted) {
+        let n = self.count;
+        self.count += 1;
+        self.by_id.insert(mounted.entry.cache_id, n);
+        self.by_slot.insert(mounted.slot(), n);
+        if let Some(link) = &mounted.link {
+            self.by_link.insert(link.clone(), n);
+        }
+        self.newest = self.newest.max(mounted.cache().index_info().mtime);
+    }
+
+    /// A name under `/by-name` for each of `entries`: the escaped source name, and `~<cache_id>` after
+    /// it where several have the same. Names that are shown already stay. A name that would be too
+    /// long has no link.
+    fn link_names(&self, entries: &[Entry]) -> Vec<Option<String>> {
+        let names: Vec<_> = entries
+            .iter()
+            .map(|entry| escape_component(&entry.cache.manifest().source_name))
+            .collect();
+        let mut uses: HashMap<&str, u32> = HashMap::new();
+        for name in names.iter().flatten() {
+            *uses.entry(name).or_default() += 1;
+        }
+        let unique = |(name, entry): (&Option<String>, &Entry)| {
+            let name = name.as_ref()?;
+            if uses.get(name.as_str()) == Some(&1) && !self.by_link.contains_key(name) {
+                return Some(name.clone());
+            }
+            let name = format!("{name}~{}", entry.cache_id);
+            (name.len() <= NAME_MAX).then_some(name)
+        };
+        let mut links: Vec<_> = names.iter().zip(entries).map(unique).collect();
+        // A source may be called what another's name became; the later one goes without.
+        let mut seen = std::collections::HashSet::new();
+        for link in &mut links {
+            if link
+                .as_ref()
+                .is_some_and(|name| self.by_link.contains_key(name) || !seen.insert(name.clone()))
+            {
+                *link = None;
+            }
+        }
+        links
+    }
+}
