@@ -383,6 +383,8 @@ def main():
     parser.add_argument("--self-test", action="store_true", help="spoil a byte, which must be found")
     options = parser.parse_args()
     say(f"chaos for {options.seconds:g} s, seed {options.seed}")
+    # Whoever ends it early finds nothing left either.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     work = Path(tempfile.mkdtemp(prefix="datasetrt-chaos-"))
     run = Run(options, work)
     keep = True
