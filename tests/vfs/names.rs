@@ -202,7 +202,7 @@ fn names_that_only_look_like_names_do_not_exist() {
         9,
         31,
         63,
-        1 << 39,
+        (1 << 39) | (1 << 32),
         u64::MAX >> 2,
         (9 << 40) | 16,
         (1 << 40) | 9,

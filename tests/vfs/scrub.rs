@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use datasetrt::vfs::{Attr, SetAttr, Vfs, VfsError, VfsOptions, Written};
 
-use crate::common::fixture::Fixture;
+use crate::common::fixture::{Fixture, Sample};
 use crate::{look, read, text, tree_of, tree_with};
 
 fn write(vfs: &Arc<Vfs>, word: &str) -> Result<(), VfsError> {
@@ -97,14 +97,17 @@ fn exactly_the_samples_of_a_wrong_shard_are_forgotten_and_refused() {
 
 #[test]
 fn an_attribute_of_each_sample_says_what_was_compared() {
-    let payloads = (0..3_u8).map(|n| vec![n; 100]);
+    let samples = (0..3_u8).map(|n| Sample::new(vec![n; 100]).with("text", "value"));
     let cache = Fixture::new()
         .v2()
         .max_shard_bytes(1)
-        .payloads(payloads)
+        .samples(samples)
         .build();
     cache.flip("shards/000001.bin", -1, 1);
-    cache.flip("shards/000002.bin", 9, 1);
+    // Inside the value: an envelope still, but another one.
+    let shard = cache.read("shards/000002.bin");
+    let value = shard.windows(5).position(|part| part == b"value").unwrap();
+    cache.flip("shards/000002.bin", value as i64, 1);
     let options = VfsOptions {
         xattrs: true,
         ..VfsOptions::default()
