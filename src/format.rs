@@ -10,6 +10,7 @@
 pub mod digest;
 pub mod envelope;
 pub mod index;
+pub(crate) mod json_object;
 pub mod manifest;
 pub mod manifest_edit;
 pub mod metadata;

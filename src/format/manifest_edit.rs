@@ -7,9 +7,9 @@
 use std::fmt;
 use std::ops::Range;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::json_object::JsonObject;
 use super::manifest::MAX_MANIFEST_LEN;
 use crate::error::{Fault, FaultKind};
 
@@ -116,7 +116,7 @@ fn bad(expected: &str, found: impl fmt::Display) -> Fault {
 
 /// The members of the top level, in order. serde_json decides what is JSON.
 fn members(text: &str) -> Result<Vec<Member>, Fault> {
-    let object: Object<'_> =
+    let object: JsonObject<'_, &RawValue> =
         serde_json::from_str(text).map_err(|error| bad("a JSON object", error))?;
     object
         .0
@@ -135,30 +135,6 @@ fn members(text: &str) -> Result<Vec<Member>, Fault> {
 fn place(text: &str, part: &RawValue) -> Range<usize> {
     let start = part.get().as_ptr().addr() - text.as_ptr().addr();
     start..start + part.get().len()
-}
-
-struct Object<'a>(Vec<(&'a RawValue, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
-            type Value = Vec<(&'de RawValue, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(Members).map(Object)
-    }
 }
 
 #[cfg(test)]

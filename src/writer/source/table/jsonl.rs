@@ -1,16 +1,13 @@
 //! JSON lines: one object a line. Numbers are looked at as they are spelled, so that no integer is
 //! rounded on the way.
 
-use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
-
 use super::{Row, Rows, Span, shared, text_of};
 use crate::error::{Error, Result};
+use crate::format::json_object::JsonObject;
 use crate::format::metadata::Cell;
 use crate::storage::{FileReader, StoredFile};
 use crate::writer::source::{Cells, Place, refuse};
@@ -92,7 +89,7 @@ impl Rows for Jsonl {
 /// # Errors
 /// The reason, for a message.
 pub(crate) fn object(text: &str, names: &mut Vec<Arc<str>>) -> Result<Cells, String> {
-    let object: Object<'_> = match serde_json::from_str(text) {
+    let object: JsonObject<'_, String> = match serde_json::from_str(text) {
         Ok(object) => object,
         Err(error) => {
             // Many writers spell floats that are not finite in a way that JSON does not have. The
@@ -100,7 +97,7 @@ pub(crate) fn object(text: &str, names: &mut Vec<Arc<str>>) -> Result<Cells, Str
             let Some(mended) = replace_words(text) else {
                 return Err(format!("not a JSON object: {error}"));
             };
-            return match serde_json::from_str::<Object<'_>>(&mended) {
+            return match serde_json::from_str::<JsonObject<'_, String>>(&mended) {
                 Ok(object) => cells(&object, names),
                 Err(_) => Err(format!("not a JSON object: {error}")),
             };
@@ -109,36 +106,11 @@ pub(crate) fn object(text: &str, names: &mut Vec<Arc<str>>) -> Result<Cells, Str
     cells(&object, names)
 }
 
-fn cells(object: &Object<'_>, names: &mut Vec<Arc<str>>) -> Result<Cells, String> {
+fn cells(object: &JsonObject<'_, String>, names: &mut Vec<Arc<str>>) -> Result<Cells, String> {
     let members = object.0.iter().enumerate();
     members
         .map(|(n, (name, value))| Ok((shared(names, n, name), value_of(value.get())?)))
         .collect()
-}
-
-/// The members of a JSON object, values as they are spelled.
-struct Object<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
-            type Value = Vec<(String, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(Members).map(Object)
-    }
 }
 
 /// The value that is spelled as `text`, which is valid JSON.
