@@ -70,6 +70,15 @@ pub fn skip(why: &str) -> bool {
     false
 }
 
+/// Whether we are root. Says what is skipped when not: an ordinary user's run is right without it.
+pub fn is_root(for_what: &str) -> bool {
+    let root = geteuid().is_root();
+    if !root {
+        eprintln!("SKIPPED: {for_what} takes root");
+    }
+    root
+}
+
 fn which(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
@@ -77,8 +86,8 @@ fn which(program: &str) -> bool {
 
 /// Whether tests can become [`USER`], which takes root; lets that user open the FUSE device.
 pub fn can_be_user() -> bool {
-    if !geteuid().is_root() {
-        return skip("becoming another user takes root");
+    if !is_root("becoming another user") {
+        return false;
     }
     if !which("setpriv") {
         return skip("no setpriv");

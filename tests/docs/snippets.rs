@@ -4,9 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::process::geteuid;
-
-use crate::common::mount::{can_mount, skip};
+use crate::common::mount::{can_mount, is_root};
 use crate::document;
 
 /// What the documents promise of the machine: programs, caches, an empty mountpoint; and nothing of it
@@ -57,7 +55,7 @@ fn run(script: &str) -> (bool, String) {
 }
 
 fn can_run() -> bool {
-    can_mount() && (geteuid().is_root() || skip("a mount namespace takes root"))
+    can_mount() && is_root("a mount namespace")
 }
 
 /// The blocks of `document` that are to be run.

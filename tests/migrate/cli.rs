@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use crate::common::mount::{USER, as_user, skip};
+use crate::common::mount::{USER, as_user, is_root, skip};
 use crate::files::*;
 
 const TOOL: &str = env!("CARGO_BIN_EXE_datasetrt");
@@ -298,8 +298,7 @@ fn an_ordinary_user_needs_a_writable_folder_and_not_a_writable_manifest() {
 /// Runs `script` in a mount namespace of its own, with the tool as `$tool` and `folder` as `$K`. Gives
 /// `None`, aloud, where that is not allowed.
 fn with_mounts(folder: &Path, script: &str) -> Option<Output> {
-    if !rustix::process::geteuid().is_root() {
-        skip("full and read-only file systems take root");
+    if !is_root("making full and read-only file systems") {
         return None;
     }
     let run = |script: &str| {

@@ -13,7 +13,6 @@ use datasetrt::migrate::{
 use datasetrt::storage::Step;
 use serde_json::Value;
 
-use crate::common::mount::skip;
 use crate::files::*;
 
 use ManifestStatus::{Unchanged, Updated, WouldUpdate};
@@ -153,7 +152,7 @@ fn mode_and_owner_stay() {
     open(&list).update_manifests(3).unwrap();
     assert_eq!(list.iter().map(told).collect::<Vec<_>>(), before);
     if !root {
-        skip("that a foreign owner stays takes root");
+        eprintln!("SKIPPED: that a foreign owner stays takes root");
     }
 }
 

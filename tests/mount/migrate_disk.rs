@@ -7,11 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use rustix::process::geteuid;
-
 use crate::common::fixture::{Fixture, TestCache};
 use crate::common::mount::{
-    MountGuard, USER, as_user, can_be_user, can_mount, program, skip, within,
+    MountGuard, USER, as_user, can_be_user, can_mount, is_root, program, skip, within,
 };
 use crate::live::{Place, command, run};
 use crate::migrate::{CONTROL, stored, temporaries};
@@ -222,8 +220,7 @@ fn both() -> Vec<bool> {
     if !can_mount() {
         return Vec::new();
     }
-    if !geteuid().is_root() {
-        skip("mounting other disks takes root");
+    if !is_root("mounting other disks") {
         return Vec::new();
     }
     if can_be_user() {

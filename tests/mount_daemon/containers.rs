@@ -4,13 +4,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use rustix::process::geteuid;
-
-use crate::common::mount::{MountGuard, can_mount, finish, is_mounted, skip};
+use crate::common::mount::{MountGuard, can_mount, finish, is_mounted, is_root};
 use crate::{Place, place, text};
 
 fn can_unshare() -> bool {
-    can_mount() && (geteuid().is_root() || skip("a mount namespace takes root"))
+    can_mount() && is_root("a mount namespace")
 }
 
 /// Runs `script` in a mount namespace of its own; `$0` is the program, `$1` the cache, `$2` the

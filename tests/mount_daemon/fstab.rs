@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::mount::{MountGuard, can_mount, finish, is_mounted, mount_options, skip};
+use crate::common::mount::{
+    MountGuard, can_mount, finish, is_mounted, is_root, mount_options, skip,
+};
 use crate::{Place, assert_ready, place, text};
-use rustix::process::geteuid;
 
 /// mount(8) gives its helpers this PATH whatever its own is, so the program must lie in one of these.
 const INSTALLED: &str = "/usr/local/bin";
@@ -18,8 +19,8 @@ fn can_use_mount() -> bool {
     if !can_mount() {
         return false;
     }
-    if !geteuid().is_root() {
-        return skip("mount(8) takes root");
+    if !is_root("mount(8)") {
+        return false;
     }
     Path::new("/sbin/mount.fuse").exists() || skip("no /sbin/mount.fuse (package fuse3)")
 }
