@@ -102,6 +102,8 @@ fn tools_cost_what_plain_reads_cost() {
         let sample = |n: u32| live.path(&format!("samples/{id}/{n}"));
         // The folder, and that there are no extended attributes.
         stdout(command(&["cp", "-a"]).arg(sample(100)).arg(&copy));
+        // It is read-only too: an ordinary user cannot write over it.
+        fs::remove_file(&copy).unwrap();
         let map = |n| {
             let file = File::open(sample(n)).unwrap();
             // SAFETY: nobody changes a sample of a mount, and the map does not outlive it.
@@ -111,7 +113,10 @@ fn tools_cost_what_plain_reads_cost() {
             std::hint::black_box(map.iter().map(|byte| u64::from(*byte)).sum::<u64>());
         };
         let cat = |n| drop(stdout(command(&["cat"]).arg(sample(n))));
-        let cp = |n| drop(stdout(command(&["cp"]).arg(sample(n)).arg(&copy)));
+        let cp = |n| {
+            stdout(command(&["cp"]).arg(sample(n)).arg(&copy));
+            fs::remove_file(&copy).unwrap();
+        };
         let tools: [(&str, &dyn Fn(u32)); 3] = [("mmap", &map), ("cat", &cat), ("cp", &cp)];
         for (n, (name, tool)) in (120..).zip(tools) {
             assert_eq!(counted.cost(|| tool(n)), cold, "{name}");
