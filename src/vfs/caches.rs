@@ -74,7 +74,8 @@ pub(super) struct Caches {
 struct Shown {
     count: usize,
     by_id: HashMap<u64, usize>,
-    by_slot: HashMap<u64, usize>,
+    /// By position in the list: every request asks here.
+    by_slot: Vec<Option<usize>>,
     by_link: HashMap<String, usize>,
     newest: SystemTime,
 }
@@ -86,7 +87,7 @@ impl Caches {
             shown: ArcSwap::from_pointee(Shown {
                 count: 0,
                 by_id: HashMap::new(),
-                by_slot: HashMap::new(),
+                by_slot: Vec::new(),
                 by_link: HashMap::new(),
                 newest: SystemTime::UNIX_EPOCH,
             }),
@@ -135,7 +136,8 @@ impl Caches {
 
     /// The number of the cache in slot `slot`.
     pub(super) fn number(&self, slot: u64) -> Option<usize> {
-        self.shown.load().by_slot.get(&slot).copied()
+        let slot = usize::try_from(slot).ok()?;
+        *self.shown.load().by_slot.get(slot)?
     }
 
     pub(super) fn by_link(&self, name: &str) -> Option<&Mounted> {
@@ -154,7 +156,13 @@ impl Shown {
         let n = self.count;
         self.count += 1;
         self.by_id.insert(mounted.entry.cache_id, n);
-        self.by_slot.insert(mounted.slot(), n);
+        let slot = mounted.entry.position;
+        if self.by_slot.len() <= slot {
+            self.by_slot.resize(slot.saturating_add(1), None);
+        }
+        if let Some(number) = self.by_slot.get_mut(slot) {
+            *number = Some(n);
+        }
         if let Some(link) = &mounted.link {
             self.by_link.insert(link.clone(), n);
         }
