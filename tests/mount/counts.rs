@@ -206,7 +206,7 @@ fn listing_costs_pages_of_names_and_nothing_for_each_file() {
         stdout(
             command(&["cp", "-a"])
                 .arg(&folder)
-                .arg(copied.join("samples")),
+                .arg(place.path().join("samples")),
         );
     });
     assert!((200..=210).contains(&cost["read"]), "{cost:?}");
