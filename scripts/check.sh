@@ -29,6 +29,22 @@ cargo clippy --quiet --locked --tests --examples --benches -- -D warnings \
 say "documents"
 RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --no-deps
 
+# The test of the package installs it over /usr, /etc and /var that are written to memory.
+overlays() {
+    local folder status=0
+    folder=$(mktemp -d)
+    unshare --mount --propagation private sh -euc '
+        mount -t tmpfs none "$1"; mkdir "$1/upper" "$1/work"
+        mount -t overlay overlay -o "lowerdir=/etc,upperdir=$1/upper,workdir=$1/work" /etc' - "$folder" || status=1
+    rmdir "$folder"
+    return "$status"
+}
+if [ "$(id -u)" = 0 ] && command -v dpkg-deb >/dev/null && overlays 2>/dev/null; then
+    export DATASETRT_TEST_DEB=1
+else
+    say "THE DEBIAN PACKAGE IS NOT INSTALLED AND USED: that takes root, dpkg and overlayfs"
+fi
+
 say "tests"
 export CI=true
 cargo test --locked --lib --bins --tests
