@@ -12,6 +12,8 @@
 mod common;
 #[path = "docs/errors.rs"]
 mod errors;
+#[path = "docs/inspect.rs"]
+mod inspect;
 #[path = "docs/reliability.rs"]
 mod reliability;
 #[path = "docs/snippets.rs"]
