@@ -163,7 +163,7 @@ impl Vfs {
             skipped: dataset.skipped().iter().map(Error::chain).collect(),
             started,
             migration: Migration::new(started),
-            scrub: Scrub::new(options.scrub_rate),
+            scrub: Scrub::new(options.scrub_rate, started),
             forget: Forget::default(),
             log_level: LogLevel::new(started),
             prefetch: Prefetch::new(options.cache_memory, started),

@@ -63,6 +63,12 @@ class Attacks:
         for undo in due:
             undo()
 
+    def hash_from_now_on(self):
+        """Somebody begins to compare sums: what is found wrong stays refused."""
+        self.hashing = True
+        for pain in self.pains:
+            pain.lasting |= pain.attacks > 0
+
     def started_anew(self, hashing):
         self.hashing = hashing
         for pain in self.pains:
@@ -198,23 +204,25 @@ class Attacks:
         return path, lambda: payload + random.randrange(0, length - 8 - metadata, STRIDE)
 
 
-def migrate(point):
-    """Asks for a migration in a process of its own, which ends with 0 when it was done or refused as it may be."""
+def command(point, name, word):
+    """Writes a command in a process of its own, which ends with 0 when it was taken, else with the error."""
     child = os.fork()
     if child:
         return child
     status = 1
     try:
         try:
-            file = os.open(f"{point}/.control/migrate", os.O_WRONLY)
-            status = 0 if os.write(file, b"3") == 1 else 2
+            file = os.open(f"{point}/.control/{name}", os.O_WRONLY)
+            status = 0 if os.write(file, word) == len(word) else 2
         except OSError as error:
             status = error.errno
     finally:
         os._exit(status)
 
 
-# What may be answered to a migration: another is running, a manifest is not the one that was loaded.
+# What may be answered to a check: another is running, the cache is not there.
+MAY_NOT_CHECK = {0, errno.EBUSY, errno.EINVAL}
+# To a migration: another is running, a manifest is not the one that was loaded.
 MAY_REFUSE = {0, errno.EBUSY, errno.ESTALE}
 # And while the daemon goes away.
 MAY_END = MAY_REFUSE | {errno.ENOTCONN, errno.ECONNABORTED, errno.ENOENT, errno.ECANCELED, errno.EIO, errno.EACCES}

@@ -53,6 +53,10 @@ class Run:
         self.daemon = None
         self.former = []  # daemons that were unmounted while files were open
         self.migration = None
+        # A check that was asked for, and whether this daemon is asked for any: damage that one finds stays refused
+        # until the next start, and the others would not be seen to heal.
+        self.check = None
+        self.checks = False
         self.killed_migrations = 0
         self.squeezed_until = None
         self.squeezes = 0
@@ -77,6 +81,7 @@ class Run:
         self.note(f"start {options}")
         self.daemon = Daemon(self.work / "bin" / "datasetrt-mount", self.work, self.group, self.caches, self.point, options)
         self.files.started_anew(hashing=validate == "access")
+        self.checks = self.random.random() < 0.3
 
     def restart(self):
         """Ends the daemon in one of the ways there are, and starts another."""
@@ -87,17 +92,17 @@ class Run:
         self.shared.outage(True)
         if how == "kill" or how == "kill and clear":
             self.daemon.kill()
-            self.end_migration()
+            self.end_commands()
             if how == "kill and clear":
                 take_away(self.point)
         elif how == "signal":
             self.daemon.end(self.random.choice(daemon.SIGNALS))
-            self.end_migration()
+            self.end_commands()
         else:
             done = take_away(self.point)
             if done.returncode:
                 raise AssertionError(f"the lazy unmount failed: {done.stderr}")
-            self.end_migration()
+            self.end_commands()
             self.former.append(self.daemon)
         self.clean_manifests()
         self.start()
@@ -126,18 +131,39 @@ class Run:
     def begin_migration(self):
         if self.migration is None:
             self.count("migration")
-            self.migration = attacks.migrate(self.point), self.shared.moment(None)
+            self.migration = self.command("migrate", b"3")
 
-    def end_migration(self, wait=True):
-        if self.migration is None:
-            return
-        child, before = self.migration
+    def begin_check(self):
+        """A check behind the mount, of all, of one cache, or the end of one."""
+        if self.checks and self.check is None:
+            self.count("check")
+            word = self.random.choice(["all", "stop", *(cache.id for cache in self.caches)])
+            if word != "stop":
+                self.files.hash_from_now_on()
+            self.check = self.command("verify", str(word).encode())
+
+    def command(self, name, word):
+        return attacks.command(self.point, name, word), self.shared.moment(None)
+
+    def end_commands(self, wait=True):
+        if (done := self.answer(self.migration, wait)) is not None:
+            self.migration = None
+            self.end_migration(*done)
+        if (done := self.answer(self.check, wait)) is not None:
+            self.check = None
+            status, out = done
+            if status not in attacks.MAY_NOT_CHECK and not (out and status in attacks.MAY_END):
+                raise AssertionError(f"the check said {os.strerror(status)} ({status})")
+
+    def answer(self, asked, wait):
+        """What a command was answered, and whether the mount was away meanwhile; None as long as there is no answer."""
+        if asked is None:
+            return None
+        child, before = asked
         found, status = os.waitpid(child, 0 if wait else os.WNOHANG)
-        if found == 0:
-            return
-        self.migration = None
-        status = os.waitstatus_to_exitcode(status)
-        out = self.shared.was_out(before)
+        return (os.waitstatus_to_exitcode(status), self.shared.was_out(before)) if found else None
+
+    def end_migration(self, status, out):
         self.killed_migrations += 2 if out else 0
         if status not in (attacks.MAY_END if out else attacks.MAY_REFUSE):
             raise AssertionError(f"the migration said {os.strerror(status)} ({status})")
@@ -227,7 +253,7 @@ class Run:
     def step(self):
         self.files.take_back()
         self.release()
-        self.end_migration(wait=False)
+        self.end_commands(wait=False)
         self.check_daemons()
         self.check_readers()
         what = self.random.random()
@@ -237,6 +263,8 @@ class Run:
             self.begin_migration()
         elif what < 0.85:
             self.squeeze()
+        elif what < 0.9:
+            self.begin_check()
         else:
             self.kill_reader()
 
@@ -268,7 +296,7 @@ class Run:
         """Everything is taken back: nothing of it may be left anywhere."""
         self.files.take_back(everything=True)
         self.release(now=True)
-        self.end_migration()
+        self.end_commands()
         self.shared.stop()
         for number in list(self.readers):
             self.reap(number)

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::node::{ControlFile, Node};
 use super::{Attr, FileKind, Ino, SetAttr, Ttl, Vfs, VfsError, Written};
@@ -66,14 +66,6 @@ impl Vfs {
         data: &[u8],
     ) -> Result<Written, VfsError> {
         let node = self.node(ino)?;
-        if let Node::Snapshot(number) = node {
-            let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
-            if snapshot.file != ControlFile::Verify {
-                return Err(VfsError::ReadOnly);
-            }
-            self.snapshots.note_write(number);
-            return self.command_scrub(data);
-        }
         // The writer's next look is at what came of it.
         self.seen_texts.forget(node);
         match control_file(node) {
@@ -97,13 +89,6 @@ impl Vfs {
             return Err(VfsError::ReadOnly);
         }
         let node = self.node(ino)?;
-        if let Node::Snapshot(number) = node {
-            let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
-            return match snapshot.file {
-                ControlFile::Verify => Ok(self.snapshot_attr(&snapshot)),
-                _ => Err(VfsError::ReadOnly),
-            };
-        }
         self.command_attr(node).ok_or(VfsError::ReadOnly)
     }
 
@@ -130,6 +115,7 @@ impl Vfs {
             ControlFile::LogLevel => Some(self.log_level.text()),
             ControlFile::Migrate => Some(self.migration.result()),
             ControlFile::Prefetch => Some(self.prefetch.result()),
+            ControlFile::Verify => Some(self.scrub.text()),
             _ => None,
         }
     }
@@ -148,6 +134,12 @@ impl Vfs {
         }
         node
     }
+}
+
+/// A time for a text that follows one of `before`, whatever the clock does: by it the kernel knows to
+/// drop its pages.
+pub(super) fn later_than(before: SystemTime) -> SystemTime {
+    SystemTime::now().max(before + Duration::from_nanos(1))
 }
 
 fn control_file(node: Node) -> Option<ControlFile> {

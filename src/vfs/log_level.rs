@@ -1,11 +1,12 @@
 //! `/.control/log-level`: reading gives how much is logged; a written level holds from then on.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use log::LevelFilter;
 
 use super::VfsError;
+use super::control::later_than;
 
 /// The moment of the last change; the level itself is the process's.
 #[derive(Debug)]
@@ -35,9 +36,7 @@ impl LogLevel {
         }
         let mut changed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         log::set_max_level(level);
-        // Later than before whatever the clock does: the kernel drops its pages by this.
-        let next = *changed + Duration::from_nanos(1);
-        *changed = SystemTime::now().max(next);
+        *changed = later_than(*changed);
         drop(changed);
         log::warn!(
             "the log level is {} now",

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use super::control::later_than;
 use super::{Vfs, VfsError, Written};
 use crate::migrate::{self, ManifestUpdateError, ManifestUpdateReport};
 
@@ -119,9 +120,7 @@ impl Vfs {
         text.push(b'\n');
         let mut state = self.migration.lock();
         state.result = text.into();
-        // Later than before whatever the clock does: the kernel drops its pages by this.
-        let next = state.changed + Duration::from_nanos(1);
-        state.changed = SystemTime::now().max(next);
+        state.changed = later_than(state.changed);
         drop(state);
         self.migration.runs.fetch_add(1, Ordering::Relaxed);
         result.map(|_| ())

@@ -85,7 +85,7 @@ impl ControlFile {
     pub(super) fn takes_commands(self) -> bool {
         matches!(
             self,
-            Self::Caches | Self::LogLevel | Self::Migrate | Self::Prefetch
+            Self::Caches | Self::LogLevel | Self::Migrate | Self::Prefetch | Self::Verify
         )
     }
 

@@ -3,10 +3,11 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde_json::json;
 
+use super::control::later_than;
 use super::{Node, Vfs, VfsError, Written, check_numbers};
 use crate::dataset::{Dataset, Entry, Newcomers};
 use crate::error::Error;
@@ -118,8 +119,6 @@ impl Vfs {
                 log::warn!("not added: {reason}");
             }
         }
-        // Later than before whatever the clock does: the kernel drops its pages by this.
-        let next = last.1 + Duration::from_nanos(1);
-        *last = (text.into(), SystemTime::now().max(next));
+        *last = (text.into(), later_than(last.1));
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
+use super::control::later_than;
 use super::damage::MOST_LISTED;
 use super::names::parse_decimal;
 use super::payloads::{Payloads, Reservation};
@@ -54,11 +55,15 @@ pub(super) struct Scrub {
     changes: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     run: Option<Arc<Run>>,
     /// JSON of the last run.
     report: Option<Value>,
+    /// What the file held when it was last looked at.
+    shown: Arc<[u8]>,
+    /// Since when.
+    since: SystemTime,
 }
 
 /// A run, as far as it has come.
@@ -98,10 +103,15 @@ fn parse(word: &[u8]) -> Option<Command> {
 }
 
 impl Scrub {
-    pub(super) fn new(rate: u64) -> Self {
+    pub(super) fn new(rate: u64, started: SystemTime) -> Self {
         Self {
             rate,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                run: None,
+                report: None,
+                shown: Arc::default(),
+                since: started,
+            }),
             turned: Condvar::new(),
             changes: AtomicU64::new(0),
         }
@@ -112,9 +122,9 @@ impl Scrub {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// JSON: how far the run is, or the report of the last.
-    pub(super) fn text(&self) -> Vec<u8> {
-        let state = self.lock();
+    /// JSON, and since when the file holds it: how far the run is, or the report of the last.
+    pub(super) fn text(&self) -> (Arc<[u8]>, SystemTime) {
+        let mut state = self.lock();
         let value = match (&state.run, &state.report) {
             (Some(run), _) => run.facts("running"),
             (None, Some(report)) => report.clone(),
@@ -122,7 +132,18 @@ impl Scrub {
         };
         let mut text = serde_json::to_vec_pretty(&value).unwrap_or_default();
         text.push(b'\n');
-        text
+        if *state.shown != *text {
+            state.shown = text.into();
+            state.since = later_than(state.since);
+        }
+        (Arc::clone(&state.shown), state.since)
+    }
+
+    /// Gives the file a later time: the kernel may have put what was written into its pages, and
+    /// drops them by this.
+    fn touch(&self) {
+        let mut state = self.lock();
+        state.since = later_than(state.since);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -283,6 +304,7 @@ impl Vfs {
 
     /// Takes what was written to the control file as one whole command.
     pub(super) fn command_scrub(self: &Arc<Self>, word: &[u8]) -> Result<Written, VfsError> {
+        self.scrub.touch();
         match parse(word).ok_or(VfsError::BadControlWord)? {
             Command::Stop => {
                 let vfs = Arc::clone(self);

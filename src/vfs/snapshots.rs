@@ -25,9 +25,6 @@ pub(super) struct Snapshot {
     /// What the text depends on beside mere counters.
     state: u64,
     since: Instant,
-    /// Somebody wrote to it: the kernel may keep what was written in its pages, so nobody else gets
-    /// this node.
-    written: bool,
 }
 
 /// The latest texts of all such files of a mount.
@@ -46,10 +43,7 @@ impl Snapshots {
     ) -> Snapshot {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (next, texts) = &mut *kept;
-        let last = texts
-            .iter()
-            .rev()
-            .find(|snapshot| snapshot.file == file && !snapshot.written);
+        let last = texts.iter().rev().find(|snapshot| snapshot.file == file);
         if let Some(last) = last
             && last.state == state
             && last.since.elapsed() < FRESH
@@ -69,7 +63,6 @@ impl Snapshots {
             file,
             state,
             since: Instant::now(),
-            written: false,
         };
         *next += 1;
         texts.push_back(snapshot.clone());
@@ -78,19 +71,6 @@ impl Snapshots {
             bytes -= texts.pop_front().map_or(0, |oldest| oldest.text.len());
         }
         snapshot
-    }
-
-    /// Notes that somebody writes to the file of this text. Whoever looks it up next gets another
-    /// node, and whoever has this one hears that it changed, so that the kernel drops its pages.
-    pub(super) fn note_write(&self, number: u64) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut texts = kept.1.iter_mut().rev();
-        if let Some(snapshot) = texts.find(|snapshot| snapshot.number == number) {
-            snapshot.written = true;
-            // Later than before whatever the clock does.
-            let next = snapshot.taken + Duration::from_nanos(1);
-            snapshot.taken = SystemTime::now().max(next);
-        }
     }
 
     /// The text with this number, if it is still kept.
@@ -121,10 +101,6 @@ mod tests {
             "a change of weight shows at once"
         );
         assert_eq!(*snapshots.get(first.number).unwrap().text, *b"one");
-        snapshots.note_write(second.number);
-        let third = snapshots.take(ControlFile::Status, 1, || b"two".to_vec());
-        assert_ne!(third.number, second.number, "a node that was written to");
-        assert!(snapshots.get(second.number).unwrap().taken > second.taken);
         for n in 0..KEPT as u64 {
             snapshots.take(ControlFile::Damaged, n, || n.to_string().into_bytes());
         }

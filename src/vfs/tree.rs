@@ -362,9 +362,9 @@ impl Vfs {
             ControlFile::Caches
             | ControlFile::LogLevel
             | ControlFile::Migrate
-            | ControlFile::Prefetch => Vec::new(),
+            | ControlFile::Prefetch
+            | ControlFile::Verify => Vec::new(),
             ControlFile::Status => self.status_text(),
-            ControlFile::Verify => self.scrub.text(),
         })
     }
 
@@ -372,10 +372,6 @@ impl Vfs {
         let ino = Node::Snapshot(snapshot.number).ino();
         let len = snapshot.text.len() as u64;
         Attr {
-            perm: match snapshot.file {
-                ControlFile::Verify => 0o600,
-                _ => 0o444,
-            },
             ttl: Ttl::Never,
             ..self.plain(ino, FileKind::File, len, snapshot.taken)
         }

@@ -114,6 +114,33 @@ fn good_caches_are_found_good_and_the_status_says_how_far() {
 }
 
 #[test]
+fn nobody_reads_the_word_that_another_writes() {
+    // The kernel puts what is written into the pages of the file at once.
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let cache = three(&place, "cache", 7, false);
+    let live = place.mount(&[&cache]);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for word in ["stop", "all", "no such command"].iter().cycle().take(600) {
+                match fs::write(live.path(CONTROL), word) {
+                    Ok(()) => {}
+                    Err(error) => assert!(matches!(error.raw_os_error(), Some(EBUSY | EINVAL))),
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            assert!(report(&live)["state"].is_string());
+        }
+    });
+    live.assert_sound();
+}
+
+#[test]
 fn a_shard_that_is_found_wrong_is_not_served_also_from_what_the_kernel_kept() {
     if !can_mount() {
         return;

@@ -3,11 +3,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 
 use super::MOST_PENDING;
+use crate::vfs::control::later_than;
 use crate::vfs::names::parse_decimal;
 use crate::vfs::{Ino, Node, Vfs, VfsError, Written};
 
@@ -224,9 +224,7 @@ impl Vfs {
     fn say(&self, text: &serde_json::Value) {
         let mut state = self.prefetch.lock();
         state.said = format!("{text}\n").into_bytes().into();
-        // Later than before whatever the clock does: the kernel drops its pages by this.
-        let next = state.changed + Duration::from_nanos(1);
-        state.changed = SystemTime::now().max(next);
+        state.changed = later_than(state.changed);
     }
 }
 
