@@ -5,7 +5,7 @@
 #
 # usage: scripts/bench.sh [--quick] [--startup] [--rounds N] [--only REGEX] [--keep] [--no-reference] [--out FOLDER]
 #   --quick         a tenth of the files, three rounds
-#   --startup       also how long a cache of 10 million samples takes to mount
+#   --startup       also how long a cache of 10 million samples and 1,000 caches take to mount, and what memory
 #   --rounds N      rounds of each case [default: 5]
 #   --only REGEX    only the cases whose name matches, as in 'read 4k (warm|cold)'
 #   --keep          keep the numbers of the cases that are not measured this time

@@ -1,6 +1,7 @@
 """What is measured on what, and which of it the goals speak of.
 
 A case is named by its words, as in "read 4k warm 1": files of set 4k, state of the caches, readers.
+Kind "threads" reads as "read" does, on mounts that differ in their number of event threads.
   cold   all caches dropped, the disk's too
   warm   the file system's own caches dropped, what it reads from in the page cache
   hot    every file was read a moment ago
@@ -10,11 +11,15 @@ from collections import namedtuple
 
 READ = ["null", "ours lz4", "ours none", "squashfuse_ll", "squashfs", "erofs", "ext4"]
 BRIEF = ["null", "ours lz4", "squashfuse_ll"]
+# Event threads: the system. 4 is the default.
+THREADS = {1: "ours, 1 thread", 2: "ours, 2 threads", 4: "ours lz4", 8: "ours, 8 threads", 16: "ours, 16 threads"}
+# Kinds that read every file once.
+READING = ["read", "threads"]
 LISTED = ["null", "ours lz4", "squashfuse_ll", "squashfs", "ext4"]
 
 Case = namedtuple("Case", "kind set state readers systems")
 # One side of a ratio: a case and a system in it. `over` is the other; the goal is at most `limit`
-# (for kind "speed": at least).
+# (for kind "speed": at least). Kind "memory" has no other side: the limit is in MiB.
 Goal = namedtuple("Goal", "text case system over_case over_system limit kind")
 
 
@@ -51,11 +56,16 @@ def cases():
     for kind in ["ls -f", "ls -l", "scandir", "find"]:
         add(kind, "tiny", "cold", 1, LISTED)
     # How it scales.
-    for readers in [4, 16]:
+    for readers in [2, 4, 16]:
         add("read", "4k", "warm", readers, BRIEF)
         add("read", "100k", "warm", readers, BRIEF)
     for readers in [4, 16]:
         add("read", "4k", "cold", readers, [*BRIEF, "ext4"])
+    event_threads = list(THREADS.values())
+    add("threads", "4k", "warm", 1, event_threads)
+    for set_name in ["4k", "100k"]:
+        for state in ["warm", "cold"]:
+            add("threads", set_name, state, 8, event_threads)
     add("read", "4k", "hot", 8, READ)
     add("read", "20k", "warm", 1, READ)
     add("read", "20k", "warm", 8, READ)
@@ -105,6 +115,8 @@ def goals():
     ]:
         ratio(f"{text} of 1 M, first time, against ext4", f"{kind} tiny cold 1", ours, "ext4", limit)
     ratio("start-up with 10 M samples against reading index and metadata", "startup", "ours", "read", 1.5)
+    text = "daemon's memory with 10 M samples, beside mapped files"
+    listed.append(Goal(text, "startup", "ours", None, None, 64, "memory"))
     listed.append(
         Goal("daemon's CPU time per 4 KB warm, lz4, against null", "read 4k warm 1", ours, "read 4k warm 1", "null", 1.5, "cpu")
     )

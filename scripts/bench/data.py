@@ -156,6 +156,19 @@ class Data:
         self.mark("startup")
         return out / "startup"
 
+    def build_many_caches(self):
+        """Caches of a thousand samples, in one folder."""
+        out = self.work / "caches-many"
+        count = 1000 // self.scale
+        if self.done("many"):
+            return out
+        say(f"{count} caches of 1000 samples, for --startup")
+        shutil.rmtree(out, ignore_errors=True)
+        for n in range(count):
+            run(self.tools["bench_cache"], out, f"many-{n:04}", 1000, 32, "none")
+        self.mark("many")
+        return out
+
 
 def words(length):
     """Text of common and rare words."""

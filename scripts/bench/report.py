@@ -9,6 +9,8 @@ import statistics
 import sys
 from pathlib import Path
 
+from cases import THREADS
+
 COLOURS = {
     "ours lz4": "#1f77b4",
     "ours none": "#6baed6",
@@ -18,7 +20,7 @@ COLOURS = {
     "squashfuse_ll": "#d62728",
     "erofs": "#ff9896",
 }
-FIELDS = {"time": "us", "speed": "us", "cpu": "cpu_us"}
+FIELDS = {"time": "us", "speed": "us", "cpu": "cpu_us", "memory": "anon_mib"}
 
 
 def median(runs, field="us"):
@@ -43,6 +45,13 @@ def judged(goals, results):
     for goal in goals:
         field = FIELDS[goal.kind]
         ours = median(results.get(goal.case, {}).get(goal.system, []), field)
+        if goal.kind == "memory":
+            if ours is not None:
+                reached = ours <= goal.limit
+                listed.append(
+                    {"goal": goal.text, "kind": goal.kind, "limit": goal.limit, "reached": reached, "ours_mib": ours}
+                )
+            continue
         other = median(results.get(goal.over_case, {}).get(goal.over_system, []), field)
         if ours is None or other is None:
             continue
@@ -74,17 +83,25 @@ def tables(bench):
     for goal in bench["goals"]:
         sign = ">=" if goal["kind"] == "speed" else "<="
         verdict = "reached" if goal["reached"] else "missed"
+        if goal["kind"] == "memory":
+            text.append(f"| {goal['goal']} | {number(goal['ours_mib'])} MiB | | | <= {goal['limit']} MiB | {verdict} |")
+            continue
         text.append(
             f"| {goal['goal']} | {number(goal['ours_us'])} | {number(goal['other_us'])} | {goal['ratio']:.2f} |"
             f" {sign} {goal['limit']} | {verdict} |"
         )
+    # These have tables of their own.
+    results = {
+        name: runs for name, runs in bench["results"].items() if not name.startswith(("threads ", "startup"))
+    }
     systems = []
-    for runs in bench["results"].values():
+    for runs in results.values():
         systems += [system for system in runs if system not in systems]
     usual = [system for system in systems if system in COLOURS]
-    text += ["", "| us a file | " + " | ".join(usual) + " |", "|---" * (len(usual) + 1) + "|"]
+    if usual:
+        text += ["", "| us a file | " + " | ".join(usual) + " |", "|---" * (len(usual) + 1) + "|"]
     others = []
-    for name, runs in bench["results"].items():
+    for name, runs in results.items():
         if not any(system in usual for system in runs) or name.startswith("epoch"):
             others.append(name)
             continue
@@ -93,10 +110,49 @@ def tables(bench):
     if others:
         text += ["", "| case | us |", "|---|---|"]
         for name in others:
-            cells = [f"{system} {number(median(runs))}" for system, runs in bench["results"][name].items()]
+            cells = [f"{system} {number(median(runs))}" for system, runs in results[name].items()]
             text.append(f"| {name} | {', '.join(cells)} |")
-    text += cpu_table(bench["results"])
+    text += threads_table(bench["results"])
+    text += cpu_table(results)
+    text += startup_table(bench)
     return "\n".join(text) + "\n"
+
+
+def threads_table(results):
+    """The same reads by the number of threads that answer."""
+    rows = []
+    for name, runs in results.items():
+        kind, _, what = name.partition(" ")
+        if kind == "threads":
+            cells = [number(median(runs.get(system, []))) for system in THREADS.values()]
+            rows.append(f"| {what} | " + " | ".join(cells) + " |")
+    if not rows:
+        return []
+    head = "| us a file by number of event threads | " + " | ".join(map(str, THREADS)) + " |"
+    return ["", head, "|---" * (len(THREADS) + 1) + "|", *rows]
+
+
+def startup_table(bench):
+    """Until the mount answers, and what memory the daemon has then."""
+    scale = 10 if bench["quick"] else 1
+    titles = {
+        "startup": f"1 cache of {10_000_000 // scale:,} samples",
+        "startup caches": f"{1000 // scale:,} caches of 1,000 samples",
+    }
+    rows = []
+    for name, title in titles.items():
+        runs = bench["results"].get(name)
+        if runs is None:
+            continue
+        for state in ["", " cold"]:
+            ours, read = median(runs["ours" + state]), median(runs["read" + state])
+            memory = number(median(runs["ours" + state], "anon_mib"))
+            cells = [number(ours / 1000), number(read / 1000), f"{ours / read:.2f}", memory]
+            rows.append(f"| {title},{state or ' warm'} | " + " | ".join(cells) + " |")
+    if not rows:
+        return []
+    head = "| start-up | ours, ms | reading its files once, ms | ratio | daemon's anonymous memory, MiB |"
+    return ["", head, "|---|---|---|---|---|", *rows]
 
 
 def cpu_table(results):
@@ -233,7 +289,7 @@ def pictures(bench, out):
         bar_chart(out / f"{state}-{readers}.svg", f"us a file: {what}", groups)
     for set_name in ["4k", "100k"]:
         series = {}
-        for readers in [1, 4, 8, 16]:
+        for readers in [1, 2, 4, 8, 16]:
             for system, value in group(f"read {set_name} warm {readers}"):
                 series.setdefault(system, []).append((readers, value))
         series = {system: line for system, line in series.items() if len(line) > 2}

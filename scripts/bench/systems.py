@@ -1,11 +1,13 @@
 """What is measured: each file system mounted, its daemon known, its backing files known."""
 
 import os
+import select
 import signal
 import subprocess
 import time
 from pathlib import Path
 
+from cases import THREADS
 from data import CACHES, IMAGES, SETS, WIDTH, run, say
 
 
@@ -89,12 +91,18 @@ class Mounts:
         run("mount", "-t", kind, "-o", "loop,ro", image, at)
         return at
 
-    def daemon(self, at, *command):
-        """Starts a daemon that stays in the foreground and waits until its mount is there."""
-        process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL)
+    def start(self, *command, pass_fds=()):
+        """Starts a daemon that stays in the foreground."""
+        line = [str(part) for part in command]
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, pass_fds=pass_fds)
         self.processes.append(process)
         with self.pids.open("a") as out:
             out.write(f"{process.pid}\n")
+        return process
+
+    def daemon(self, at, *command):
+        """Starts a daemon and waits until its mount is there."""
+        process = self.start(*command)
         until = time.monotonic() + 30
         while time.monotonic() < until:
             if process.poll() is not None:
@@ -104,6 +112,26 @@ class Mounts:
                 return process.pid
             time.sleep(0.01)
         raise SystemExit(f"error: {command[0]} did not mount in 30 s")
+
+    def timed_start(self, at, caches):
+        """Mounts these caches and unmounts them: seconds until the mount answers, MiB of anonymous memory then."""
+        ready, told = os.pipe()
+        start = time.perf_counter()
+        process = self.start(
+            self.tools["datasetrt-mount"], "-f", "-q", "--ready-fd", told, caches, at, pass_fds=[told]
+        )
+        os.close(told)
+        readable, _, _ = select.select([ready], [], [], 120)
+        seconds = time.perf_counter() - start
+        said = os.read(ready, 64) if readable else b""
+        os.close(ready)
+        if said != b"READY=1\n":
+            raise SystemExit(f"error: datasetrt-mount did not mount {caches}")
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        anonymous = next(line for line in status.splitlines() if line.startswith("RssAnon"))
+        run("umount", at)
+        process.wait(timeout=60)
+        return seconds, int(anonymous.split()[1]) / 1024
 
     def mount_all(self):
         data = self.data
@@ -133,6 +161,16 @@ class Mounts:
                 folder = os.path.realpath(at / "by-name" / name)
                 backing = [data.caches(compression) / name]
                 self.add(f"ours {compression}", name, folder, 0, pid, backing)
+        # As "ours lz4", which has the default number of threads, in all else.
+        lz4 = [data.caches("lz4") / name for name in CACHES["lz4"]]
+        for threads, system in THREADS.items():
+            if system == "ours lz4":
+                continue
+            at = self.point(f"ours-{threads}-threads")
+            pid = self.daemon(at, self.tools["datasetrt-mount"], "-f", "-q", "--threads", threads, *lz4, at)
+            for cache in lz4:
+                folder = os.path.realpath(at / "by-name" / cache.name)
+                self.add(system, cache.name, folder, 0, pid, [cache])
         for name in SETS:
             at = self.point(f"null-{name}")
             null = [self.tools["nullfs"], "--count", data.count(name), "--size", data.size(name), at]
