@@ -11,6 +11,7 @@ mod errno;
 mod guard;
 mod mount;
 mod mount_table;
+mod patience;
 mod session;
 mod workers;
 

@@ -9,6 +9,7 @@ mod caches;
 mod control;
 mod counters;
 mod damage;
+mod entry_attrs;
 mod in_flight;
 mod joined;
 mod lazy_file;

@@ -81,9 +81,14 @@ class Daemon:
         ]
         environment = os.environ | {"TMPDIR": str(work / "tmp"), "XDG_CACHE_HOME": str(work / "receipts")}
         environment.pop("RUST_LOG", None)
+        def begin():
+            group.enter()
+            # A hang-up that this program ignores, as under nohup, the daemon would ignore as well.
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
         with open(work / "daemon.err", "ab") as said:
             self.process = subprocess.Popen(
-                command, pass_fds=[told], env=environment, preexec_fn=group.enter,
+                command, pass_fds=[told], env=environment, preexec_fn=begin,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
             )
         os.close(told)
@@ -109,7 +114,11 @@ class Daemon:
         """Ends by a signal, or by itself after it was unmounted: always with 0."""
         if number:
             self.process.send_signal(number)
-        status = self.process.wait(PATIENCE)
+        try:
+            status = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired as error:
+            after = signal.Signals(number).name if number else "an unmount"
+            raise AssertionError(f"the daemon does not end after {after}: {describe(self.pid)}") from error
         if status:
             raise AssertionError(f"the daemon ended with {status} after {number or 'an unmount'}")
 
@@ -122,6 +131,22 @@ class Daemon:
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) << 10
         raise AssertionError("no RssAnon")
+
+
+def describe(pid):
+    """Where a process and those below it wait, as far as the kernel tells."""
+    lines = []
+    for task in sorted(Path(f"/proc/{pid}/task").glob("*")):
+        parts = [f"{name}={read(task / name)}" for name in ("status", "wchan", "stack", "syscall")]
+        lines.append(" ".join(" ".join(part.split()) for part in parts)[:1500])
+    return "\n".join(lines)
+
+
+def read(path):
+    try:
+        return path.read_text(errors="replace")
+    except OSError as error:
+        return str(error)
 
 
 def wait_for(what, condition):

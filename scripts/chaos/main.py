@@ -14,7 +14,7 @@ import attacks
 import daemon
 import stock
 from attacks import Attacks
-from daemon import PATIENCE, Daemon, MemoryGroup, is_mounted, take_away, wait_for
+from daemon import PATIENCE, Daemon, MemoryGroup, describe, is_mounted, read, take_away, wait_for
 from readers import Reader
 from shared import KINDS, READERS, Shared
 
@@ -384,22 +384,6 @@ class Run:
         for one in [self.daemon, *self.former]:
             if one:
                 one.process.wait(PATIENCE)
-
-
-def describe(pid):
-    """Where a process and those below it wait, as far as the kernel tells."""
-    lines = []
-    for task in sorted(Path(f"/proc/{pid}/task").glob("*")):
-        parts = [f"{name}={read(task / name)}" for name in ("status", "wchan", "stack", "syscall")]
-        lines.append(" ".join(" ".join(part.split()) for part in parts)[:1500])
-    return "\n".join(lines)
-
-
-def read(path):
-    try:
-        return path.read_text(errors="replace")
-    except OSError as error:
-        return str(error)
 
 
 def processes():

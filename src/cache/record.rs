@@ -191,6 +191,12 @@ impl Cache {
         Ok((len, trusted))
     }
 
+    /// Whether [`Cache::remembered_len`] has the sample's length in memory.
+    #[must_use]
+    pub fn remembers_len(&self, sample: u64) -> bool {
+        self.sizes.get(sample).is_some()
+    }
+
     /// Has the system read the sample's record ahead, up to 1 MiB of it, so that a cold disk is
     /// waited for once. Says nothing of a record that cannot be read.
     pub fn read_ahead(&self, sample: u64) {

@@ -19,7 +19,9 @@ use fuser::{
 };
 
 use super::convert::{FOREVER, NO_ENTRY, file_attr, file_type, ttl};
+use super::errno::Call;
 use super::guard::Guarded;
+use super::patience::Patience;
 use crate::vfs::{Attr, Ino, Request as Kind, SetAttr, Vfs, VfsError, Written};
 
 /// A read buffer that grew beyond this is given back; the kernel asks for at most 1 MiB as a rule.
@@ -104,15 +106,26 @@ fn find(vfs: &Vfs, caller: u32, dir: Ino, name: &OsStr) -> Result<Option<Attr>, 
     }
 }
 
-/// Fills `reply` with entries of folder `ino` from `offset` on, and what a look-up of each would say.
+/// Fills `reply` with entries of folder `ino` from `offset` on, and what a look-up of each would say, as
+/// far as that can be told: a disk that hangs keeps nobody from the names.
 fn list_with_attributes(
     vfs: &Vfs,
+    patience: &Patience,
     ino: INodeNo,
     offset: u64,
     reply: &mut ReplyDirectoryPlus,
 ) -> Result<(), VfsError> {
-    vfs.readdir(Ino(ino.0), offset, &mut |entry| {
-        let attr = vfs.entry_attr(entry.ino);
+    let (dir, request) = (Ino(ino.0), Kind::Readdirplus);
+    let waits = vfs.lists_from_disk(dir, offset)?;
+    let from_memory = waits
+        && !patience.see_done(Call { request, ino }, move |vfs| {
+            vfs.see_lengths(dir, offset)
+        });
+    vfs.readdir(dir, offset, &mut |entry| {
+        let attr = match from_memory {
+            true => vfs.remembered_entry_attr(entry.ino),
+            false => vfs.entry_attr(entry.ino),
+        };
         !reply.add(
             INodeNo(entry.ino.0),
             entry.next_offset,
@@ -420,8 +433,9 @@ impl Filesystem for Adapter {
         let at_work = self.vfs.at_work();
         if at_work.is_last {
             self.vfs.note(Kind::Readdirplus);
+            let patience = self.vfs.patience().clone();
             let list = move |vfs: &Arc<Vfs>| {
-                list_with_attributes(vfs, ino, offset, &mut reply).map(|()| reply)
+                list_with_attributes(vfs, &patience, ino, offset, &mut reply).map(|()| reply)
             };
             // A reply that is dropped on the way is EIO.
             let send = |answer: Result<ReplyDirectoryPlus, Errno>| {
@@ -432,7 +446,7 @@ impl Filesystem for Adapter {
             return self.vfs.answer_later(Kind::Readdirplus, ino, list, send);
         }
         let answer = self.vfs.answer(Kind::Readdirplus, ino, |vfs| {
-            list_with_attributes(vfs, ino, offset, &mut reply)
+            list_with_attributes(vfs, self.vfs.patience(), ino, offset, &mut reply)
         });
         match answer {
             Ok(()) => reply.ok(),

@@ -9,6 +9,7 @@ use std::time::Instant;
 use fuser::{Errno, INodeNo};
 
 use super::errno::{Call, report};
+use super::patience::Patience;
 use super::workers::Workers;
 use crate::vfs::{Ino, Request, Vfs, VfsError};
 
@@ -16,6 +17,7 @@ use crate::vfs::{Ino, Request, Vfs, VfsError};
 pub(super) struct Guarded {
     vfs: Arc<Vfs>,
     workers: Workers,
+    patience: Patience,
     /// Event threads: how many there are, and how many are at a request that may wait for a disk.
     threads: usize,
     at_work: AtomicUsize,
@@ -38,9 +40,11 @@ impl Drop for AtWork<'_> {
 impl Guarded {
     /// For this many event threads.
     pub(super) fn new(vfs: Arc<Vfs>, threads: usize) -> Self {
+        let workers = Workers::default();
         Self {
+            patience: Patience::new(&vfs, &workers),
             vfs,
-            workers: Workers::default(),
+            workers,
             threads,
             at_work: AtomicUsize::new(0),
         }
@@ -102,6 +106,11 @@ impl Guarded {
         }
     }
 
+    /// For work that may wait for a disk that hangs.
+    pub(super) fn patience(&self) -> &Patience {
+        &self.patience
+    }
+
     /// Whether a request is better answered later, which `ask` tells.
     pub(super) fn is_slow(&self, ask: impl FnOnce(&Vfs) -> bool) -> bool {
         catch_unwind(AssertUnwindSafe(|| ask(&self.vfs))).unwrap_or(false)
@@ -109,7 +118,7 @@ impl Guarded {
 }
 
 /// Serves one request; a panic in it becomes EIO for this request alone.
-fn guarded<T>(
+pub(super) fn guarded<T>(
     vfs: &Vfs,
     call: Call,
     serve: impl FnOnce() -> Result<T, VfsError>,

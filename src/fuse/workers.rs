@@ -13,7 +13,7 @@ const IDLE: Duration = Duration::from_secs(10);
 type Job = Box<dyn FnOnce() + Send>;
 
 /// As many threads as there are jobs at once; the kernel bounds its requests in flight.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Workers(Arc<Shared>);
 
 #[derive(Default)]

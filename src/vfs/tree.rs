@@ -88,21 +88,6 @@ impl Vfs {
         self.attr(self.node(ino)?)
     }
 
-    /// Attributes for an entry that a listing gave. An entry whose attributes cannot be known, or
-    /// only by making a file that nobody has asked for, gets some that hold for no time at all, so
-    /// that whoever needs them asks, and hears why they cannot be known.
-    #[must_use]
-    pub fn entry_attr(&self, ino: Ino) -> Attr {
-        let unknown = || Attr {
-            ttl: Ttl::Never,
-            ..self.plain(ino, FileKind::File, 0, SystemTime::UNIX_EPOCH)
-        };
-        if self.is_unmade(ino) {
-            return unknown();
-        }
-        self.getattr(ino).unwrap_or_else(|_| unknown())
-    }
-
     /// Whether nothing ever appears in the folder `ino`, so that the absence of a name may be
     /// remembered.
     #[must_use]
