@@ -189,6 +189,18 @@ impl Table {
             index: usize::try_from(sample - batch.start).ok()?,
         })
     }
+
+    /// The values of column `column`, row after row, `None` for a null; a value that [`Row::value`]
+    /// would not give ends them. Nothing when there is no such column.
+    pub fn values(&self, column: usize) -> impl Iterator<Item = Option<ValueRef<'_>>> {
+        let columns = self
+            .batches
+            .iter()
+            .filter_map(move |batch| batch.columns.get(column));
+        columns
+            .flat_map(|column| (0..column.len()).map(|index| column.value(index)))
+            .map_while(|value| value)
+    }
 }
 
 /// One row of a [`Table`].
@@ -241,16 +253,25 @@ impl Column {
         })
     }
 
-    /// `Some(None)` is a null; `None` means that the bytes do not hold a value.
-    fn value(&self, index: usize) -> Option<Option<ValueRef<'_>>> {
-        let array: &dyn Array = match self {
+    fn array(&self) -> &dyn Array {
+        match self {
             Self::Bool(array) => array,
             Self::Int(array) => array,
             Self::Float(array) => array,
             Self::Utf8(array) => array,
             Self::LargeUtf8(array) => array,
             Self::Utf8View(array) => array,
-        };
+        }
+    }
+
+    /// Number of values.
+    fn len(&self) -> usize {
+        self.array().len()
+    }
+
+    /// `Some(None)` is a null; `None` means that the bytes do not hold a value.
+    fn value(&self, index: usize) -> Option<Option<ValueRef<'_>>> {
+        let array = self.array();
         if index >= array.len() {
             return None;
         }

@@ -54,6 +54,49 @@ pub fn automatic(entries: &[Entry], taken: &HashSet<&str>) -> Vec<View> {
         .collect()
 }
 
+/// Places for values that were met lately; a power of two.
+const LATELY: usize = 4096;
+
+/// The values of one field that were met lately: nearly all values of a field with few are among
+/// them, and finding them here costs no hash that withstands an adversary.
+struct Lately<'a>(Box<[Option<ValueRef<'a>>]>);
+
+impl<'a> Lately<'a> {
+    fn new() -> Self {
+        Self(vec![None; LATELY].into())
+    }
+
+    /// Whether the value was met lately; it is now.
+    fn has(&mut self, value: ValueRef<'a>) -> bool {
+        let Some(place) = self.0.get_mut(place(value)) else {
+            return false;
+        };
+        let found = *place == Some(value);
+        *place = Some(value);
+        found
+    }
+}
+
+/// A place for the value, the same for the same.
+fn place(value: ValueRef<'_>) -> usize {
+    let number = match value {
+        ValueRef::Bool(value) => u64::from(value),
+        ValueRef::Int(value) => value.cast_unsigned(),
+        ValueRef::Float(value) => value.to_bits(),
+        ValueRef::String(text) => {
+            let (first, last) = (text.as_bytes().first_chunk(), text.as_bytes().last_chunk());
+            let ends = first.zip(last).map(|(first, last)| {
+                u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(32)
+            });
+            let short = || text.bytes().fold(0, |sum, byte| sum << 8 | u64::from(byte));
+            ends.unwrap_or_else(short) ^ text.len() as u64
+        }
+    };
+    // The upper bits of a product depend on all bits of both.
+    let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - LATELY.ilog2());
+    usize::try_from(mixed).unwrap_or(0)
+}
+
 /// The values of one field over all caches.
 #[derive(Default)]
 struct Distinct {
@@ -96,18 +139,9 @@ fn has_few_values(entries: &[Entry], name: &str) -> bool {
         let Some(column) = schema.iter().position(|field| field.name == name) else {
             continue;
         };
-        let mut last = None;
-        for sample in 0..entry.cache.sample_count() {
-            let row = entry.cache.table().row(sample);
-            let value = row.and_then(|row| row.value(column).ok()?);
-            // Neighbours are often alike.
-            if value == last {
-                continue;
-            }
-            last = value;
-            if let Some(value) = value
-                && (!distinct.note(value) || distinct.len() > MAX_DISTINCT)
-            {
+        let mut lately = Lately::new();
+        for value in entry.cache.table().values(column).flatten() {
+            if !lately.has(value) && (!distinct.note(value) || distinct.len() > MAX_DISTINCT) {
                 return false;
             }
         }
