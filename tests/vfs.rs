@@ -11,6 +11,8 @@
 
 mod common;
 
+#[path = "common/alloc.rs"]
+mod alloc;
 #[path = "common/metrics.rs"]
 mod metrics;
 
@@ -34,6 +36,8 @@ mod prefetch;
 mod reads;
 #[path = "vfs/scrub.rs"]
 mod scrub;
+#[path = "vfs/steady.rs"]
+mod steady;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -14,6 +14,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+#[path = "../common/alloc.rs"]
 mod alloc;
 mod arrow;
 mod envelope;
