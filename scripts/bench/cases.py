@@ -80,6 +80,8 @@ def cases():
     for set_name in ["4k", "100k"]:
         add("python", set_name, "warm", 1, ["dataset-rt get_item", "ours open()", "ours os.open()"])
         add("epoch", set_name, "warm", 2, ["dataset-rt", "ours lz4"])
+        # Readers are workers of PyTorch's DataLoader.
+        add("torch", set_name, "cold", 2, ["null", "ours lz4", "squashfuse_ll", "ext4"])
     return listed
 
 

@@ -59,6 +59,25 @@ else:
 print(time.perf_counter() - start)
 """
 
+# argv: folder of the samples, digits of a name, their number, seed, workers
+TORCH_EPOCH = """
+import sys, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+folder, (width, count, seed, workers) = sys.argv[1], map(int, sys.argv[2:])
+class Files(Dataset):
+    def __len__(self):
+        return count
+    def __getitem__(self, n):
+        with open(f"{folder}/{n:0{width}}", "rb") as file:
+            return len(file.read())
+torch.manual_seed(seed)
+start = time.perf_counter()
+read = sum(int(batch.sum()) for batch in DataLoader(Files(), batch_size=64, shuffle=True, num_workers=workers))
+assert read > 0
+print(time.perf_counter() - start)
+"""
+
 
 class Runner:
     def __init__(self, args, data, mounts, tools):
@@ -118,8 +137,29 @@ class Runner:
                     say(f"FAILED: {cases.name(case)} on {system}: {error}")
         self.results[cases.name(case)] = {system: done for system, done in runs.items() if done}
 
+    def torch_measure(self, case, system):
+        """An epoch of PyTorch's DataLoader; None where there is no PyTorch or no such mount."""
+        pythons = [python for python in (self.python, sys.executable) if python]
+        has_torch = lambda python: subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0
+        python = next(filter(has_torch, pythons), None)
+        found = self.mounts.find(system, case.set)
+        if python is None:
+            say(f"SKIPPED: {cases.name(case)}: {pythons[0]} has no PyTorch (pip install torch)")
+        if python is None or found is None:
+            return None
+        count = self.data.count(case.set)
+
+        def measure(round):
+            drop_caches()
+            seconds = float(self.call([python, "-c", TORCH_EPOCH, found.folder, found.width, count, round, case.readers]))
+            return {"seconds": seconds, "us": seconds / count * 1e6}
+
+        return measure
+
     def measure_of(self, case, system):
         """A function from the round to a result; None where there is nothing to measure."""
+        if case.kind == "torch":
+            return self.torch_measure(case, system)
         if case.kind in ("python", "epoch"):
             return self.reference_measure(case, system)
         found = self.mounts.find(system, case.set)
