@@ -368,7 +368,7 @@ impl Cache {
         let row = self.index().row(sample);
         self.intact()?;
         row.and_then(|row| Some((row, usize::try_from(row.shard).ok()?)))
-            .filter(|(row, _)| check_row(*row, &self.manifest).is_ok())
+            .filter(|(row, _)| row_fits(*row, &self.manifest))
             .ok_or_else(|| {
                 Fault::new(
                     FaultKind::IndexRow,
@@ -449,37 +449,46 @@ fn index_faults<'a>(
         Some(_) => IndexView::new(&[]),
         None => IndexView::new(bytes),
     };
-    let bad_rows = (0_u64..).zip(rows.rows()).filter_map(|(sample, row)| {
-        let fault = check_row(row, manifest).err()?;
-        Some(fault.at(sample * ROW_LEN_U64).in_sample(path, sample))
-    });
+    let bad_rows = (0_u64..)
+        .zip(rows.rows())
+        .filter(|(_, row)| !row_fits(*row, manifest))
+        .map(|(sample, row)| {
+            let fault = row_fault(row, manifest);
+            fault.at(sample * ROW_LEN_U64).in_sample(path, sample)
+        });
     wrong_len.into_iter().chain(bad_rows)
 }
 
 /// A row names a shard of the manifest and a record that lies inside it.
-fn check_row(row: IndexRow, manifest: &Manifest) -> Result<(), Fault> {
-    let shard = usize::try_from(row.shard)
-        .ok()
-        .and_then(|shard| manifest.shards.get(shard));
-    let Some(shard) = shard else {
-        return Err(Fault::new(
+fn row_fits(row: IndexRow, manifest: &Manifest) -> bool {
+    shard_of_row(row, manifest).is_some_and(|shard| {
+        let inside = row.end().is_some_and(|end| end <= shard.byte_len);
+        inside && row.length >= HEADER_LEN
+    })
+}
+
+fn shard_of_row(row: IndexRow, manifest: &Manifest) -> Option<&ShardEntry> {
+    manifest.shards.get(usize::try_from(row.shard).ok()?)
+}
+
+/// What is wrong with a row that does not fit.
+#[cold]
+fn row_fault(row: IndexRow, manifest: &Manifest) -> Fault {
+    let Some(shard) = shard_of_row(row, manifest) else {
+        return Fault::new(
             FaultKind::IndexRow,
             format!("a shard number below {}", manifest.shards.len()),
             row.shard.to_string(),
-        ));
+        );
     };
-    let inside = row.end().is_some_and(|end| end <= shard.byte_len);
-    if inside && row.length >= HEADER_LEN {
-        return Ok(());
-    }
-    Err(Fault::new(
+    Fault::new(
         FaultKind::IndexRow,
         format!(
             "a record of at least {HEADER_LEN} bytes inside the {} bytes of shard {}",
             shard.byte_len, row.shard
         ),
         format!("offset {} and length {}", row.offset, row.length),
-    ))
+    )
 }
 
 fn open_table(path: &Path, file: &MappedFile, manifest: &Manifest) -> Result<Table> {

@@ -6,12 +6,13 @@
 //! mapping later, so each access checks its bounds again and never trusts the first validation.
 
 mod cell;
+mod flat;
 mod foreign;
 mod joined;
 mod table_file;
 mod writer;
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use arrow_array::{
     Array, BooleanArray, Float64Array, Int64Array, LargeStringArray, RecordBatch, StringArray,
@@ -190,16 +191,36 @@ impl Table {
         })
     }
 
-    /// The values of column `column`, row after row, `None` for a null; a value that [`Row::value`]
-    /// would not give ends them. Nothing when there is no such column.
-    pub fn values(&self, column: usize) -> impl Iterator<Item = Option<ValueRef<'_>>> {
+    /// Calls `take` with the values of column `column`, row after row and without nulls, until it
+    /// breaks. A value that [`Row::value`] would not give ends them as well.
+    pub fn each_value<'a>(
+        &'a self,
+        column: usize,
+        mut take: impl FnMut(ValueRef<'a>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let columns = self
             .batches
             .iter()
-            .filter_map(move |batch| batch.columns.get(column));
-        columns
-            .flat_map(|column| (0..column.len()).map(|index| column.value(index)))
-            .map_while(|value| value)
+            .filter_map(|batch| batch.columns.get(column));
+        for column in columns {
+            // The kind is looked at once a column, not once a value.
+            match column {
+                Column::Bool(array) => {
+                    (array.iter().flatten()).try_for_each(|value| take(ValueRef::Bool(value)))?;
+                }
+                Column::Int(array) => {
+                    (array.iter().flatten()).try_for_each(|value| take(ValueRef::Int(value)))?;
+                }
+                Column::Float(array) => {
+                    (array.iter().flatten()).try_for_each(|value| take(ValueRef::Float(value)))?;
+                }
+                Column::Utf8(_) | Column::LargeUtf8(_) | Column::Utf8View(_) => {
+                    let values = (0..column.array().len()).map_while(|row| column.value(row));
+                    values.flatten().try_for_each(&mut take)?;
+                }
+            }
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -262,11 +283,6 @@ impl Column {
             Self::LargeUtf8(array) => array,
             Self::Utf8View(array) => array,
         }
-    }
-
-    /// Number of values.
-    fn len(&self) -> usize {
-        self.array().len()
     }
 
     /// `Some(None)` is a null; `None` means that the bytes do not hold a value.

@@ -1,6 +1,7 @@
 //! The views that are there without being asked for.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 
 use super::bound::View;
 use super::escape::escape_component;
@@ -140,10 +141,15 @@ fn has_few_values(entries: &[Entry], name: &str) -> bool {
             continue;
         };
         let mut lately = Lately::new();
-        for value in entry.cache.table().values(column).flatten() {
-            if !lately.has(value) && (!distinct.note(value) || distinct.len() > MAX_DISTINCT) {
-                return false;
+        let counted = entry.cache.table().each_value(column, |value| {
+            let few = lately.has(value) || (distinct.note(value) && distinct.len() <= MAX_DISTINCT);
+            match few {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
             }
+        });
+        if counted.is_break() {
+            return false;
         }
     }
     true

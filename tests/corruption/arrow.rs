@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use arrow_ipc::{
     Block, Endianness, FieldBuilder, Footer, FooterBuilder, IntBuilder, MetadataVersion,
-    SchemaBuilder, Type, root_as_footer,
+    SchemaBuilder, Struct_Builder, Type, root_as_footer, root_as_message,
 };
 use datasetrt::error::FaultKind;
-use flatbuffers::{FlatBufferBuilder, WIPOffset};
+use datasetrt::format::metadata::ForeignTable;
+use flatbuffers::{FlatBufferBuilder, ForwardsUOffset, WIPOffset};
 
-use crate::alloc::within;
+use crate::alloc::{requests_of, within};
 use crate::common::arrow_rewrite::rewrite;
 use crate::common::fixture::{Fixture, Sample, TestCache};
 use crate::{fault_at_open, outcome};
@@ -201,7 +202,7 @@ fn a_table_of_the_other_byte_order_is_refused_and_not_read_backwards() {
                 int.finish().as_union_value()
             };
             let name = fbb.create_string("n");
-            let children = fbb.create_vector::<flatbuffers::ForwardsUOffset<arrow_ipc::Field>>(&[]);
+            let children = fbb.create_vector::<ForwardsUOffset<arrow_ipc::Field>>(&[]);
             let mut field = FieldBuilder::new(fbb);
             field.add_name(name);
             field.add_type_type(Type::Int);
@@ -222,6 +223,94 @@ fn a_table_of_the_other_byte_order_is_refused_and_not_read_backwards() {
         });
     });
     assert_refused(&cache, "big-endian");
+}
+
+#[test]
+fn a_schema_whose_fields_share_their_children_is_not_expanded() {
+    // Each level refers to the one below it twice: 1 KB became gigabytes.
+    let cache = Fixture::new().payloads(["a", "b"]).build();
+    cache.edit("metadata.arrow", |bytes| {
+        replace_footer(bytes, |fbb, blocks| {
+            let kind = Struct_Builder::new(fbb).finish().as_union_value();
+            let name = fbb.create_string("n");
+            let mut children = fbb.create_vector::<ForwardsUOffset<arrow_ipc::Field>>(&[]);
+            for _ in 0..16 {
+                let mut field = FieldBuilder::new(fbb);
+                field.add_name(name);
+                field.add_type_type(Type::Struct_);
+                field.add_type_(kind);
+                field.add_children(children);
+                let field = field.finish();
+                children = fbb.create_vector(&[field, field]);
+            }
+            let mut schema = SchemaBuilder::new(fbb);
+            schema.add_fields(children);
+            let schema = schema.finish();
+            let blocks = fbb.create_vector(blocks);
+            let mut footer = FooterBuilder::new(fbb);
+            footer.add_version(MetadataVersion::V5);
+            footer.add_schema(schema);
+            footer.add_recordBatches(blocks);
+            footer.finish()
+        });
+    });
+    cache.reseal();
+    let (_, requests) = requests_of(|| assert_refused(&cache, "shared children"));
+    assert!(requests < 100_000, "{requests} allocations");
+    let bytes = cache.read("metadata.arrow");
+    let (table, requests) = requests_of(|| ForeignTable::open(bytes.into()));
+    assert!(table.is_err() && requests < 1000, "{requests} allocations");
+}
+
+/// Reads a table of another program to its end, without large allocations.
+fn read_foreign(bytes: Vec<u8>) -> Result<usize, String> {
+    within(1 << 20, || {
+        let mut table = ForeignTable::open(bytes.into())?;
+        let mut rows = 0;
+        while table.next_row()?.is_some() {
+            rows += 1;
+        }
+        Ok(rows)
+    })
+}
+
+#[test]
+fn lengths_in_tables_of_other_programs_are_not_allocated() {
+    let table = with_texts().read("metadata.arrow");
+    let rows = read_foreign(table.clone()).unwrap();
+    let stream = rewrite(&table, "stream");
+    assert_eq!(read_foreign(stream.clone()), Ok(rows));
+    // The second message is the record batch.
+    let len_at = |at: usize| i32::from_le_bytes(*stream[at..].first_chunk().unwrap()) as usize;
+    let second = 8 + len_at(4);
+    let message = &stream[second + 8..][..len_at(second + 4)];
+    let body = root_as_message(message).unwrap().bodyLength().to_le_bytes();
+    let places = (0..message.len() - 7).filter(|at| message[*at..at + 8] == body);
+    let places: Vec<usize> = places.map(|at| second + 8 + at).collect();
+    assert_eq!(places.len(), 1);
+    for len in [
+        -1,
+        i64::MIN,
+        i64::MAX,
+        1 << 44,
+        1 << 31,
+        stream.len() as i64,
+    ] {
+        let mut lies = stream.clone();
+        lies[places[0]..places[0] + 8].copy_from_slice(&len.to_le_bytes());
+        assert!(read_foreign(lies).is_err(), "body of a stream: {len}");
+        let mut lies = table.clone();
+        let at = first_block(&table) + 16;
+        lies[at..at + 8].copy_from_slice(&len.to_le_bytes());
+        assert!(read_foreign(lies).is_err(), "body of a file: {len}");
+    }
+    for len in [-1, i32::MIN, i32::MAX, stream.len() as i32] {
+        for at in [4, second + 4] {
+            let mut lies = stream.clone();
+            lies[at..at + 4].copy_from_slice(&len.to_le_bytes());
+            assert!(read_foreign(lies).is_err(), "message at {at}: {len}");
+        }
+    }
 }
 
 #[test]

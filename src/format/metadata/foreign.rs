@@ -18,6 +18,9 @@ use arrow_schema::{ArrowError, DataType};
 use bytes::Bytes;
 
 use super::cell::Cell;
+use super::table_file::malformed;
+use super::{flat, table_file};
+use crate::error::Fault;
 
 /// The rows of an Arrow IPC file or stream; one record batch at a time is in memory.
 pub struct ForeignTable {
@@ -34,7 +37,13 @@ impl ForeignTable {
     /// The reason, for a message.
     pub fn open(bytes: Bytes) -> Result<Self, String> {
         walled(|| {
-            let is_file = bytes.starts_with(b"ARROW1");
+            let is_file = bytes.starts_with(table_file::MAGIC);
+            let framed = match is_file {
+                true => table_file::check_foreign(&bytes),
+                false => check_stream(&bytes),
+            };
+            framed
+                .map_err(|fault| format!("expected {}, found {}", fault.expected, fault.found))?;
             let reader = Cursor::new(bytes);
             if is_file {
                 let table = FileReader::try_new(reader, None).map_err(|e| e.to_string())?;
@@ -100,6 +109,39 @@ impl std::fmt::Debug for ForeignTable {
         f.debug_struct("ForeignTable")
             .field("columns", &self.columns)
             .finish_non_exhaustive()
+    }
+}
+
+/// Checks that each message of a stream, and its body, lie inside it: the reader makes room for them
+/// by the lengths that they state. What it says better is left to it.
+fn check_stream(bytes: &[u8]) -> Result<(), Fault> {
+    let mut rest = bytes;
+    loop {
+        // Four bytes FF come first, but in old streams; a length of zero is the end.
+        let start = rest.strip_prefix(&[0xFF; 4]).unwrap_or(rest);
+        let Some((len, after)) = start.split_first_chunk() else {
+            return Ok(());
+        };
+        let len = i32::from_le_bytes(*len);
+        if len == 0 {
+            return Ok(());
+        }
+        let too_long = |what: &str, len: i64| {
+            let offset = (bytes.len() - after.len()) as u64;
+            let expected = format!("{what} of an Arrow stream inside its {} bytes", bytes.len());
+            malformed(expected, format!("a length of {len} bytes")).at(offset)
+        };
+        let message = usize::try_from(len).ok().and_then(|len| after.get(..len));
+        let message = message.ok_or_else(|| too_long("a message", len.into()))?;
+        let header = flat::message(message)
+            .map_err(|error| malformed("a message of an Arrow stream", error.to_string()))?;
+        let body = header.bodyLength();
+        let end = usize::try_from(body)
+            .ok()
+            .and_then(|body| message.len().checked_add(body));
+        rest = end
+            .and_then(|end| after.get(end..))
+            .ok_or_else(|| too_long("a body", body))?;
     }
 }
 

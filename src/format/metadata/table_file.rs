@@ -14,14 +14,14 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::FileDecoder;
-use arrow_ipc::{Block, MetadataVersion, root_as_footer, root_as_message};
+use arrow_ipc::{Block, MetadataVersion};
 use arrow_schema::{ArrowError, DataType, Schema};
 use bytes::Bytes;
 
-use super::{Field, holds};
+use super::{Field, flat, holds};
 use crate::error::{Fault, FaultKind};
 
-const MAGIC: &[u8; 6] = b"ARROW1";
+pub(super) const MAGIC: &[u8; 6] = b"ARROW1";
 /// Magic and padding before the first message, in bytes.
 const HEAD_LEN: usize = 8;
 /// Footer length and magic at the end, in bytes.
@@ -40,7 +40,7 @@ impl TableFile {
         walled(|| {
             let raw = bytes.get(footer_start..footer_end).unwrap_or_default();
             let footer =
-                root_as_footer(raw).map_err(|error| malformed("a footer", error.to_string()))?;
+                flat::footer(raw).map_err(|error| malformed("a footer", error.to_string()))?;
             let schema = footer
                 .schema()
                 .ok_or_else(|| malformed("a schema in the footer", "none"))?;
@@ -109,6 +109,22 @@ impl TableFile {
         }
         Ok(())
     }
+}
+
+/// Checks the frame of a file that arrow's own reader reads: it makes room for record batches and
+/// dictionaries by the lengths that the footer states.
+///
+/// # Errors
+/// [`FaultKind::Table`].
+pub(super) fn check_foreign(bytes: &[u8]) -> Result<(), Fault> {
+    let (start, end) = footer_range(bytes)?;
+    let raw = bytes.get(start..end).unwrap_or_default();
+    let footer = flat::footer(raw).map_err(|error| malformed("a footer", error.to_string()))?;
+    for blocks in [footer.dictionaries(), footer.recordBatches()] {
+        let blocks: Vec<Block> = blocks.iter().flatten().copied().collect();
+        check_blocks(&blocks, start)?;
+    }
+    Ok(())
 }
 
 /// Where the footer lies, from the file's last ten bytes.
@@ -191,7 +207,7 @@ fn check_message(block: &Block, data: &[u8]) -> Result<(), Fault> {
     let message = message
         .ok_or_else(|| malformed("a message", "fewer than 8 bytes").at(at))
         .and_then(|bytes| {
-            root_as_message(bytes).map_err(|error| malformed("a message", error.to_string()).at(at))
+            flat::message(bytes).map_err(|error| malformed("a message", error.to_string()).at(at))
         })?;
     let batch = message
         .header_as_record_batch()
@@ -239,7 +255,7 @@ fn walled<T>(decode: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     })
 }
 
-fn malformed(expected: impl Into<String>, found: impl Into<String>) -> Fault {
+pub(super) fn malformed(expected: impl Into<String>, found: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Table, expected, found)
 }
 
