@@ -26,7 +26,8 @@ const PLAIN_AHEAD: u64 = 16 << 10;
 /// Bytes that the header and the envelope of most records fit into; as many are read when only the
 /// length of the payload is asked for.
 const LIKELY_HEAD: u64 = 512;
-/// A record up to this many bytes is one page or two, which reading its header brings in anyway.
+/// A record up to this many bytes is read whole when any of it is: its payload may begin on another
+/// page than its header, and a cold disk is to be waited for once.
 const SMALL_RECORD: u64 = 4 << 10;
 /// Bytes of a record that the system is asked for ahead of reading, at most.
 const MOST_AHEAD: u64 = 1 << 20;
@@ -278,6 +279,7 @@ impl Cache {
                 .map_err(|fault| fault.in_sample(&self.dir.join(super::METADATA_FILE), sample))?;
             let entry = self.manifest.shards.get(shard);
             let ahead = match entry.map(|entry| entry.compression) {
+                _ if row.length <= SMALL_RECORD => row.length,
                 _ if wanted == 0 => LZ4_PREFIX_LEN,
                 Some(Compression::Lz4) => longest_lz4(wanted).min(LZ4_AHEAD),
                 _ if wanted <= PLAIN_AHEAD => wanted,
