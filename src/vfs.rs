@@ -52,6 +52,7 @@ use node::{MAX_SAMPLES, MAX_SLOTS, Node};
 use payloads::Payloads;
 use prefetch::Prefetch;
 use rescan::Rescan;
+pub use scrub::Stale;
 use scrub::{Forget, Scrub};
 use slow::SlowReads;
 use snapshots::Snapshots;

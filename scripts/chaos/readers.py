@@ -50,6 +50,8 @@ class Reader:
         self.caches = caches
         self.point = mountpoint
         self.page = mmap.mmap(-1, 1 << 17)
+        # The sample of the last read.
+        self.number_read = 0
 
     def run(self):
         """Reads until told to stop. Does not return."""
@@ -85,7 +87,7 @@ class Reader:
             refused = 1
             out = error.errno in AWAY and self.shared.was_out(before)
             hurt = cache is not None and error.errno in DAMAGED and self.shared.was_hurt(position, before)
-            if not out and not hurt:
+            if not out and not hurt and not self.is_late(cache, error):
                 name = None if cache is None else cache.folder.name
                 trace = traceback.format_exc()
                 self.shared.fail(f"{error}", kind=what, cache=name, moment=before, trace=trace)
@@ -93,10 +95,28 @@ class Reader:
             time.sleep(0.03)
         self.shared.count(self.number, kind, refused)
 
+    def is_late(self, cache, error):
+        """Whether the error is the one by which a reader hears that a length was stated while the sample was under attack:
+        what is read next is right, unless it is under attack again."""
+        if cache is None or error.errno != errno.EIO or not cache.open_to_changes(self.number_read):
+            return False
+        before = self.shared.moment(cache.position)
+        path = f"{self.point}/samples/{cache.id}/{self.number_read}"
+        try:
+            with opened(path) as descriptor:
+                self.read_to_end(cache, self.number_read, descriptor, path)
+            return True
+        except OSError:
+            return self.shared.was_out(before) or self.shared.was_hurt(cache.position, before)
+        except Wrong as wrong:
+            self.shared.fail(f"after an error: {wrong}", cache=cache.folder.name)
+            return True
+
     # Where a sample is found.
 
     def sample(self, cache):
         number = self.random.randrange(len(cache.samples))
+        self.number_read = number
         way = self.random.random()
         if way < 0.2:
             return number, f"{self.point}/views/all/{cache.id}/{number:05}"

@@ -82,8 +82,11 @@ class Cache:
         return offset + len(found) <= len(true) and all(at % STRIDE == 0 for at in differ)
 
     def has_right_size(self, sample, size):
-        open_to_changes = self.fate == "flip" and self.lz4 and sample % MARK == 0
-        return open_to_changes or size == len(self.samples[sample])
+        return self.open_to_changes(sample) or size == len(self.samples[sample])
+
+    def open_to_changes(self, sample):
+        """Whether bits of the sample's payload are flipped, and with them those of the length that it states."""
+        return self.fate == "flip" and self.lz4 and sample % MARK == 0
 
     def migrated(self):
         """Whether the manifest on disk has an id that it had not at first; it must be a whole one."""

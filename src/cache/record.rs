@@ -192,6 +192,15 @@ impl Cache {
         Ok((len, trusted))
     }
 
+    /// Takes the length of a payload that was found right. If another one was remembered, that is
+    /// returned, and the right one is from now on.
+    pub fn correct_len(&self, sample: u64, len: u64) -> Option<u64> {
+        let other = self.sizes.get(sample).filter(|known| *known != len)?;
+        self.sizes.forget(sample);
+        self.sizes.note(sample, len);
+        Some(other)
+    }
+
     /// Whether [`Cache::remembered_len`] has the sample's length in memory.
     #[must_use]
     pub fn remembers_len(&self, sample: u64) -> bool {

@@ -52,6 +52,14 @@ impl Sizes {
             place.store(len, Ordering::Relaxed);
         }
     }
+
+    /// Makes the length of the sample's payload unknown again.
+    pub(super) fn forget(&self, sample: u64) {
+        let known = place(sample).and_then(|(block, at)| self.blocks.get(block)?.get()?.get(at));
+        if let Some(known) = known {
+            known.store(UNKNOWN, Ordering::Relaxed);
+        }
+    }
 }
 
 fn place(sample: u64) -> Option<(usize, usize)> {

@@ -158,7 +158,7 @@ fn serve(mut config: MountConfig) -> Result<()> {
     let resolved = options.mountpoint.clone();
     vfs.on_rescan(move |dataset, known| tree::look_again(&config, &resolved, dataset, known));
     let notifier = session.notifier();
-    vfs.on_forget(move |ino| notifier.forget(ino));
+    vfs.on_forget(move |ino, stale| notifier.forget(ino, stale));
     let shown = at.display();
     if let Some(signal) = session.stopped() {
         log::warn!("{shown}: stopped by {signal} before the mount was ready");

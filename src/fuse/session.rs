@@ -20,7 +20,7 @@ use super::confine::{self, Confinement};
 use super::mount::{self, Mount, MountOptions};
 use super::mount_table::Device;
 use crate::error::{Error, Result};
-use crate::vfs::{Ino, Vfs};
+use crate::vfs::{Ino, Stale, Vfs};
 
 /// How long a fresh mount may take to answer its first request.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
@@ -76,10 +76,15 @@ pub struct Session {
 pub struct Notifier(fuser::Notifier);
 
 impl Notifier {
-    /// Drops the kernel's pages and attributes of `ino`. Not to be called while a request about the
-    /// same inode is being served by the caller: the kernel may wait for that request.
-    pub fn forget(&self, ino: Ino) {
-        if let Err(error) = self.0.inval_inode(INodeNo(ino.0), 0, 0) {
+    /// Drops what the kernel keeps of `ino` and is `stale`. Pages are not to be dropped by whoever is
+    /// serving a request about the same inode: the kernel may wait for that request.
+    pub fn forget(&self, ino: Ino, stale: Stale) {
+        // From a negative offset on there are no pages.
+        let offset = match stale {
+            Stale::Attributes => -1,
+            Stale::Everything => 0,
+        };
+        if let Err(error) = self.0.inval_inode(INodeNo(ino.0), offset, 0) {
             log::debug!("the kernel did not drop inode {}: {error}", ino.0);
         }
     }

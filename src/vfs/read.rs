@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::payloads::{Found, Payload, PayloadError, Sizes};
-use super::{Ino, Mounted, Node, Vfs, VfsError};
+use super::{Ino, Mounted, Node, Stale, Vfs, VfsError};
 use crate::cache::Record;
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, FaultKind, Result};
 use crate::format::record::Compression;
 use crate::storage::ScratchFile;
 
@@ -111,6 +111,7 @@ impl Vfs {
             return Ok(n);
         }
         let payload = self.decoded(mounted, sample)?;
+        self.confirm_len(mounted, sample, payload.len() as u64)?;
         let n = copy_from(&payload, offset, out);
         if prefetched && n == payload.len() {
             // The kernel has all of it now.
@@ -128,8 +129,10 @@ impl Vfs {
         out: &mut [u8],
     ) -> Result<Option<usize>> {
         let wanted = out.len() as u64;
-        mounted.cache().with_record(sample, wanted, |record| {
+        let mut found = None;
+        let read = mounted.cache().with_record(sample, wanted, |record| {
             let len = record.decoded_len();
+            found = Some(len);
             let n = usize::try_from(len.saturating_sub(offset).min(wanted)).unwrap_or(0);
             let out = out.get_mut(..n).unwrap_or_default();
             if n == 0 {
@@ -142,7 +145,28 @@ impl Vfs {
                 return self.timed(|| record.decode(out)).map(|()| Some(n));
             }
             Ok(None)
-        })?
+        })??;
+        // What is left to do for a piece of a compressed payload confirms it.
+        if let (Some(_), Some(len)) = (read, found) {
+            self.confirm_len(mounted, sample, len)?;
+        }
+        Ok(read)
+    }
+
+    /// Compares the length of a payload that was read with the one that the kernel was told: a record
+    /// that was damaged meanwhile may have stated another.
+    fn confirm_len(&self, mounted: &Mounted, sample: u64, len: u64) -> Result<()> {
+        let Some(told) = mounted.cache().correct_len(sample, len) else {
+            return Ok(());
+        };
+        let ino = Node::Sample(mounted.slot(), sample).ino();
+        self.forget.forget(ino, Stale::Attributes);
+        // It would give out the first bytes as if they were all, or zeros after them.
+        let cache = mounted.cache();
+        let path = cache.shard_path(cache.shard_of(sample)?);
+        let expected = format!("{told} bytes, as when its length was asked for");
+        let found = format!("{len} bytes; it can be read from now on");
+        Err(Fault::new(FaultKind::Length, expected, found).in_sample(&path, sample))
     }
 
     /// The decoded payload of a compressed sample, decoded by this thread if no other has.

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use serde_json::json;
 
 use super::control::later_than;
-use super::{Node, Vfs, VfsError, Written, check_numbers};
+use super::{Node, Stale, Vfs, VfsError, Written, check_numbers};
 use crate::dataset::{Dataset, Entry, Newcomers};
 use crate::error::Error;
 
@@ -94,7 +94,7 @@ impl Vfs {
         if !added.is_empty() {
             self.caches.join(&added, &self.options);
             for folder in [Node::Samples, Node::Caches, Node::ByName] {
-                self.forget.forget(folder.ino());
+                self.forget.forget(folder.ino(), Stale::Everything);
             }
         }
         for entry in &added {

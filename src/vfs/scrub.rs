@@ -24,9 +24,18 @@ use crate::verify::{
 /// Findings that a report lists; more are counted.
 const MOST_FINDINGS: usize = 10_000;
 
+/// What the kernel keeps of a node and is not right any more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stale {
+    /// Its attributes.
+    Attributes,
+    /// Its attributes and its bytes.
+    Everything,
+}
+
 /// Tells the kernel to forget what it keeps of a node.
 #[derive(Default)]
-pub(super) struct Forget(OnceLock<Box<dyn Fn(Ino) + Send + Sync>>);
+pub(super) struct Forget(OnceLock<Box<dyn Fn(Ino, Stale) + Send + Sync>>);
 
 impl std::fmt::Debug for Forget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -36,9 +45,9 @@ impl std::fmt::Debug for Forget {
 
 impl Forget {
     /// Does so, if there is a kernel to tell.
-    pub(super) fn forget(&self, ino: Ino) {
+    pub(super) fn forget(&self, ino: Ino, stale: Stale) {
         if let Some(forget) = self.0.get() {
-            forget(ino);
+            forget(ino, stale);
         }
     }
 }
@@ -295,9 +304,9 @@ struct Found {
 }
 
 impl Vfs {
-    /// From now on calls `forget` with each node of which the kernel may keep bytes that are not to
-    /// be served any more. It is called from threads that serve no request.
-    pub fn on_forget(&self, forget: impl Fn(Ino) + Send + Sync + 'static) {
+    /// From now on calls `forget` with each node of which the kernel may keep what is not right any
+    /// more. With [`Stale::Everything`] it is called from threads that serve no request.
+    pub fn on_forget(&self, forget: impl Fn(Ino, Stale) + Send + Sync + 'static) {
         // The first one stays: there is one mount.
         let _ = self.forget.0.set(Box::new(forget));
     }
@@ -442,7 +451,8 @@ impl Vfs {
         if found.samples.len() < MOST_LISTED {
             found.samples.insert((slot, sample));
         }
-        self.forget.forget(Node::Sample(slot, sample).ino());
+        let ino = Node::Sample(slot, sample).ino();
+        self.forget.forget(ino, Stale::Everything);
     }
 
     /// Takes samples from the list that were found right.

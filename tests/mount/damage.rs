@@ -344,6 +344,40 @@ fn a_length_that_a_damaged_record_stated_is_forgotten_when_it_was_repaired() {
 }
 
 #[test]
+fn a_length_that_a_damaged_payload_stated_never_cuts_the_repaired_one() {
+    // The kernel kept the length of the first look, and gave out so many bytes as if they were all.
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let payloads = [3000, 3000, 0].map(|len| noise(len, 0));
+    let cache = place.cache("cache", Fixture::new().v2().lz4().payloads(payloads));
+    let live = place.mount(&[&cache]);
+    // Less than true, but no less than what is stored can come to; more than true; not empty.
+    for (sample, byte, bit, stated) in [(0, 0, 8, 2992), (1, 0, 64, 3064), (2, 0, 1, 1)] {
+        let row = cache.row(sample);
+        let shard = cache.read("shards/000000.bin");
+        let header = shard[row.offset as usize..].first_chunk().unwrap();
+        let payload = row.offset + 8 + u64::from_le_bytes(*header);
+        let path = live.path(&format!("samples/0/{sample}"));
+        let len = || fs::metadata(&path).unwrap().len();
+        let at = (payload + byte) as i64;
+        cache.flip("shards/000000.bin", at, bit);
+        assert_eq!(len(), stated);
+        cache.flip("shards/000000.bin", at, bit);
+        let whole = &cache.samples[sample as usize].payload;
+        match fs::read(&path) {
+            Ok(read) => assert!(read == *whole, "{} of {} bytes", read.len(), whole.len()),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(EIO)),
+        }
+        assert!(fs::read(&path).unwrap() == *whole);
+        assert_eq!(len(), whole.len() as u64);
+    }
+    assert_eq!(live.damaged(), [""; 0]);
+    live.assert_sound();
+}
+
+#[test]
 fn damage_that_comes_and_goes_is_listed_and_leaves_the_list() {
     if !can_mount() {
         return;

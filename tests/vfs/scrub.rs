@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use datasetrt::vfs::{Attr, SetAttr, Vfs, VfsError, VfsOptions, Written};
+use datasetrt::vfs::{Attr, SetAttr, Stale, Vfs, VfsError, VfsOptions, Written};
 
 use crate::common::fixture::{Fixture, Sample};
 use crate::{look, read, text, tree_of, tree_with};
@@ -70,7 +70,10 @@ fn exactly_the_samples_of_a_wrong_shard_are_forgotten_and_refused() {
     let vfs = tree_with(&[&good, &cache], VfsOptions::default());
     let forgotten = Arc::new(Mutex::new(Vec::new()));
     let list = Arc::clone(&forgotten);
-    vfs.on_forget(move |ino| list.lock().unwrap().push(ino));
+    vfs.on_forget(move |ino, stale| {
+        assert_eq!(stale, Stale::Everything);
+        list.lock().unwrap().push(ino);
+    });
     cache.flip("shards/000001.bin", -1, 1);
     let inside: Vec<u64> = (0..6)
         .filter(|sample| cache.row(*sample).shard == 1)
