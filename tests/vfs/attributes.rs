@@ -305,3 +305,30 @@ fn nothing_can_be_changed() {
         }
     }
 }
+
+#[test]
+fn a_listing_knows_without_the_disk_what_it_has_seen_before() {
+    let payloads = (1..600_usize).map(|len| vec![7; len]);
+    let cache = Fixture::new().v2().payloads(payloads).build();
+    let vfs = tree_of(&[&cache]);
+    let folder = look(&vfs, "samples/0").unwrap().ino;
+    let second = vfs.lookup(folder, "1".as_ref()).unwrap();
+    let mut last = second.ino;
+    vfs.readdir(folder, 0, &mut |entry| {
+        last = entry.ino;
+        true
+    })
+    .unwrap();
+    assert!(vfs.lists_from_disk(folder, 0).unwrap());
+    let unseen = vfs.remembered_entry_attr(last);
+    assert_eq!((unseen.ino, unseen.size, unseen.ttl), (last, 0, Ttl::Never));
+    assert_eq!(vfs.remembered_entry_attr(second.ino), second);
+    // As the kernel goes on, a part at a time.
+    for offset in [0, 200, 400] {
+        vfs.see_lengths(folder, offset).unwrap();
+        assert!(!vfs.lists_from_disk(folder, offset).unwrap());
+    }
+    let seen = vfs.remembered_entry_attr(last);
+    assert_eq!((seen.size, seen.ttl), (599, Ttl::Forever));
+    assert!(!vfs.lists_from_disk(folder, 10_000).unwrap());
+}
