@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 
 use super::{Dataset, Entry, Validated, in_parallel, several};
 use crate::cache::{DecodedSums, FileCheck};
@@ -100,7 +98,8 @@ impl Dataset {
         Ok(())
     }
 
-    /// What is wrong, with the number of the entry concerned, in the order of the list.
+    /// What is wrong, with the number of the entry concerned, in the order of the list and of the
+    /// pieces of work, whichever thread was first.
     fn failures(&self, progress: Progress<'_>) -> Vec<(usize, Error)> {
         let sums: Vec<_> = self
             .entries
@@ -114,29 +113,17 @@ impl Dataset {
             .filter(|(_, entry)| entry.validated != Validated::Receipt)
             .flat_map(|(n, entry)| pieces(n, entry))
             .collect();
-        let failures = Mutex::new(Vec::new());
-        in_parallel(pieces.len(), |n| {
-            let (entry, result) = match pieces.get(n) {
-                Some(Piece::File(n, check)) => (*n, self.check_file(*n, *check, progress)),
-                Some(Piece::Headers(n, samples)) => {
-                    let result = match (self.entries.get(*n), sums.get(*n)) {
-                        (Some(entry), Some(sums)) => {
-                            sums.add_headers(&entry.cache, samples.clone())
-                        }
-                        _ => Ok(()),
-                    };
-                    (*n, result)
+        let results = in_parallel(pieces.len(), |piece| {
+            let (entry, result) = match pieces.get(piece)? {
+                Piece::File(n, check) => (*n, self.check_file(*n, *check, progress)),
+                Piece::Headers(n, samples) => {
+                    let (entry, sums) = self.entries.get(*n).zip(sums.get(*n))?;
+                    (*n, sums.add_headers(&entry.cache, samples.clone()))
                 }
-                None => return,
             };
-            if let Err(error) = result {
-                let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
-                failures.push((entry, error));
-            }
+            Some((entry, result.err()?))
         });
-        let mut failures = failures
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut failures: Vec<_> = results.into_iter().flatten().collect();
         for (n, (entry, sums)) in self.entries.iter().zip(&sums).enumerate() {
             if entry.validated != Validated::Receipt
                 && let Err(error) = sums.compare(&entry.cache)
