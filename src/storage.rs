@@ -20,6 +20,7 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
 pub use heap::{bound_free_memory, give_back_free_memory};
@@ -178,12 +179,23 @@ pub fn list_dir(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// When the file's bytes or attributes last changed, in nanoseconds.
+fn change_time(meta: &fs::Metadata) -> i64 {
+    let seconds = meta.ctime().wrapping_mul(1_000_000_000);
+    seconds.wrapping_add(meta.ctime_nsec())
+}
+
 /// A regular file opened for reading by offset.
 #[derive(Debug)]
 pub struct StoredFile {
     file: File,
     identity: FileIdentity,
+    /// When it was last seen to have changed; see [`StoredFile::read_exact_at`].
+    changed: AtomicI64,
 }
+
+/// A file that changed during so many reads in a row is not read.
+const MOST_CHANGES: usize = 16;
 
 impl StoredFile {
     /// Opens `path`, which must be a regular file; a pipe or device is refused without waiting.
@@ -212,7 +224,13 @@ impl StoredFile {
         }
         let info = FileInfo::new(&meta);
         let identity = info.identity;
-        Ok((Self { file, identity }, info))
+        let changed = AtomicI64::new(change_time(&meta));
+        let file = Self {
+            file,
+            identity,
+            changed,
+        };
+        Ok((file, info))
     }
 
     /// Device, inode and length when it was opened.
@@ -221,7 +239,9 @@ impl StoredFile {
         self.identity
     }
 
-    /// Fills `buf` from byte `offset` on.
+    /// Fills `buf` from byte `offset` on. A file that somebody cuts meanwhile reads as zeros for a
+    /// moment before it ends earlier, so what was read is taken only when the file has not changed
+    /// since.
     ///
     /// # Errors
     /// What the system says; [`io::ErrorKind::UnexpectedEof`] when the file ends before.
@@ -233,7 +253,19 @@ impl StoredFile {
     }
 
     fn read_exact_at_directly(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(buf, offset)
+        let end = offset.saturating_add(buf.len() as u64);
+        for _ in 0..MOST_CHANGES {
+            let before = self.changed.load(Ordering::Acquire);
+            self.file.read_exact_at(buf, offset)?;
+            let meta = self.file.metadata()?;
+            let now = change_time(&meta);
+            // The time of a cut comes before its length, and the zeros after both.
+            if now == before && meta.len() >= end {
+                return Ok(());
+            }
+            self.changed.store(now, Ordering::Release);
+        }
+        Err(io::Error::other("somebody changes the file all the time"))
     }
 
     /// Fills `buf` from byte `offset` on as far as the file goes, and says how far.
@@ -357,3 +389,6 @@ fn read_limited(path: &Path, file: &StoredFile, limit: u64) -> Result<Vec<u8>> {
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests;
