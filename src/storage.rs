@@ -253,6 +253,9 @@ impl StoredFile {
     }
 
     fn read_exact_at_directly(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if buf.is_empty() {
+            return Ok(());
+        }
         let end = offset.saturating_add(buf.len() as u64);
         for _ in 0..MOST_CHANGES {
             let before = self.changed.load(Ordering::Acquire);
