@@ -87,6 +87,7 @@ class Run:
         """Ends the daemon in one of the ways there are, and starts another."""
         how = self.random.choice(("kill", "kill and clear", "signal", "lazy", "lazy"))
         self.count(f"restart by {how}")
+        self.release(now=True)
         if self.random.random() < 0.5:
             self.files.take_back(everything=True)
         self.shared.outage(True)
@@ -173,8 +174,9 @@ class Run:
                 raise AssertionError(f"not migrated: {late[0].folder}")
 
     def squeeze(self):
-        """Leaves the daemon what it asked for and little more, for a while."""
-        if self.group.folder and self.squeezed_until is None:
+        """Leaves the daemon what it asked for and little more, for a while. One that was unmounted and has not ended
+        would take its share of that."""
+        if self.group.folder and self.squeezed_until is None and not self.former:
             self.count("squeeze")
             self.squeezes += self.group.limit(self.cache_memory + 64 * MIB)
             self.squeezed_until = time.monotonic() + 2 * self.random.random()
