@@ -268,7 +268,10 @@ impl StoredFile {
             }
             self.changed.store(now, Ordering::Release);
         }
-        Err(io::Error::other("somebody changes the file all the time"))
+        let reason = format!(
+            "it changed during each of {MOST_CHANGES} reads in a row; it can be read once nobody writes it"
+        );
+        Err(io::Error::other(reason))
     }
 
     /// Fills `buf` from byte `offset` on as far as the file goes, and says how far.

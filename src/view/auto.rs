@@ -134,13 +134,12 @@ impl Distinct {
 /// Whether the field's values over all caches that have it can be the names of folders, and are at
 /// most [`MAX_DISTINCT`].
 fn has_few_values(entries: &[Entry], name: &str) -> bool {
-    let mut distinct = Distinct::default();
+    let (mut distinct, mut lately) = (Distinct::default(), Lately::new());
     for entry in entries {
         let schema = &entry.cache.manifest().schema;
         let Some(column) = schema.iter().position(|field| field.name == name) else {
             continue;
         };
-        let mut lately = Lately::new();
         let counted = entry.cache.table().each_value(column, |value| {
             let few = lately.has(value) || (distinct.note(value) && distinct.len() <= MAX_DISTINCT);
             match few {

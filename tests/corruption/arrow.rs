@@ -128,6 +128,19 @@ fn replace_footer(
     bytes.extend_from_slice(b"ARROW1");
 }
 
+fn footer<'a>(
+    fbb: &mut FlatBufferBuilder<'a>,
+    schema: WIPOffset<arrow_ipc::Schema<'a>>,
+    blocks: &[Block],
+) -> WIPOffset<Footer<'a>> {
+    let blocks = fbb.create_vector(blocks);
+    let mut footer = FooterBuilder::new(fbb);
+    footer.add_version(MetadataVersion::V5);
+    footer.add_schema(schema);
+    footer.add_recordBatches(blocks);
+    footer.finish()
+}
+
 #[test]
 fn a_footer_without_schema_is_refused() {
     // It hit an unwrap in the decoder.
@@ -214,12 +227,7 @@ fn a_table_of_the_other_byte_order_is_refused_and_not_read_backwards() {
             schema.add_endianness(Endianness::Big);
             schema.add_fields(fields);
             let schema = schema.finish();
-            let blocks = fbb.create_vector(blocks);
-            let mut footer = FooterBuilder::new(fbb);
-            footer.add_version(MetadataVersion::V5);
-            footer.add_schema(schema);
-            footer.add_recordBatches(blocks);
-            footer.finish()
+            footer(fbb, schema, blocks)
         });
     });
     assert_refused(&cache, "big-endian");
@@ -246,12 +254,7 @@ fn a_schema_whose_fields_share_their_children_is_not_expanded() {
             let mut schema = SchemaBuilder::new(fbb);
             schema.add_fields(children);
             let schema = schema.finish();
-            let blocks = fbb.create_vector(blocks);
-            let mut footer = FooterBuilder::new(fbb);
-            footer.add_version(MetadataVersion::V5);
-            footer.add_schema(schema);
-            footer.add_recordBatches(blocks);
-            footer.finish()
+            footer(fbb, schema, blocks)
         });
     });
     cache.reseal();
