@@ -52,7 +52,7 @@ cargo test --locked --doc
 
 say "chaos: no wrong byte, no hang, nothing left"
 scripts/chaos.sh 5 --self-test
-scripts/chaos.sh 20
+scripts/chaos.sh 60
 
 say "interoperation with the reference implementation"
 scripts/interop.sh

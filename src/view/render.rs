@@ -94,31 +94,15 @@ impl View {
     ) -> Result<(), NameFault> {
         out.clear();
         let template = self.template();
-        let components = template.components();
-        let wanted = match components.split_last() {
-            Some((last, _)) if scope == Scope::Name && template.has_fixed_depth() => {
-                std::slice::from_ref(last)
-            }
-            _ => components,
-        };
-        let source = Source {
-            subject,
-            row: OnceCell::new(),
-            columns: self.binding(subject.cache).map_or(&[], |b| &b.columns),
-            extensions,
-        };
-        let name_only = wanted.len() < components.len();
-        for (n, parts) in wanted.iter().enumerate() {
-            let last = name_only || n + 1 == components.len();
-            let parts = match parts.split_last() {
-                Some((Part::Ext, parts)) if last && template.ends_in_ext() => parts,
-                _ => parts.as_slice(),
-            };
-            if n > 0 {
+        let source = Source::new(self, subject, extensions);
+        let name_only = scope == Scope::Name && template.has_fixed_depth();
+        if !name_only && let Some((_, folders)) = template.components().split_last() {
+            for parts in folders {
+                source.component(parts, out.len(), out);
                 out.push(b'/');
             }
-            source.component(parts, out);
         }
+        source.component(template.stem(), out.len(), out);
         if scope == Scope::Name && !name_only {
             let name = out
                 .iter()
@@ -130,7 +114,7 @@ impl View {
     }
 }
 
-fn check_lengths(path: &[u8]) -> Result<(), NameFault> {
+pub(super) fn check_lengths(path: &[u8]) -> Result<(), NameFault> {
     // Nearly all paths.
     if path.len() <= NAME_MAX {
         return Ok(());
@@ -149,7 +133,7 @@ fn check_lengths(path: &[u8]) -> Result<(), NameFault> {
 }
 
 /// What the parts of a template take their text from.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     subject: Subject<'a>,
     /// Looked up when a part first needs it.
     row: OnceCell<Option<Row<'a>>>,
@@ -157,26 +141,23 @@ struct Source<'a> {
     extensions: &'a dyn Extensions,
 }
 
-impl Source<'_> {
-    fn component(&self, parts: &[Part], out: &mut Vec<u8>) {
-        let mut start = out.len();
-        for part in parts {
-            match part {
-                Part::Literal(text) => out.extend_from_slice(text.as_bytes()),
-                Part::CacheId { width } => push_number(out, self.subject.entry.cache_id, *width),
-                Part::SampleId { width } => push_number(out, self.subject.sample, *width),
-                Part::SourceName => {
-                    let name = &self.subject.entry.cache.manifest().source_name;
-                    push_escaped(out, name, out.len() == start);
-                }
-                Part::Ext => {
-                    let ext = self.extensions.extension(self.subject);
-                    push_escaped(out, ".", out.len() == start);
-                    push_escaped(out, ext, false);
-                }
-                Part::Field(field) => self.field(field, &mut start, out),
-            }
+impl<'a> Source<'a> {
+    pub(super) fn new(
+        view: &'a View,
+        subject: Subject<'a>,
+        extensions: &'a dyn Extensions,
+    ) -> Self {
+        Self {
+            subject,
+            row: OnceCell::new(),
+            columns: view.binding(subject.cache).map_or(&[], |b| &b.columns),
+            extensions,
         }
+    }
+
+    /// Appends the rest of a component that starts at `start` and has `parts` still to come.
+    pub(super) fn component(&self, parts: &[Part], mut start: usize, out: &mut Vec<u8>) {
+        self.parts(parts, &mut start, out);
         match out.get(start..) {
             Some([]) => out.push(b'%'),
             Some([b'.'] | [b'.', b'.']) => {
@@ -186,6 +167,29 @@ impl Source<'_> {
                 out.extend_from_slice(&rest);
             }
             _ => {}
+        }
+    }
+
+    /// Appends `parts` to a component that starts at `start`, before and after.
+    pub(super) fn parts(&self, parts: &[Part], start: &mut usize, out: &mut Vec<u8>) {
+        for part in parts {
+            match part {
+                Part::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                Part::CacheId { width } => {
+                    Decimal::push(self.subject.entry.cache_id, *width, out);
+                }
+                Part::SampleId { width } => Decimal::push(self.subject.sample, *width, out),
+                Part::SourceName => {
+                    let name = &self.subject.entry.cache.manifest().source_name;
+                    push_escaped(out, name, out.len() == *start);
+                }
+                Part::Ext => {
+                    let ext = self.extensions.extension(self.subject);
+                    push_escaped(out, ".", out.len() == *start);
+                    push_escaped(out, ext, false);
+                }
+                Part::Field(field) => self.field(field, start, out),
+            }
         }
     }
 
@@ -202,7 +206,7 @@ impl Source<'_> {
         match value {
             Some(ValueRef::String(text)) => push_text(field, text, start, out),
             Some(ValueRef::Int(value)) => match u64::try_from(value) {
-                Ok(value) => push_number(out, value, field.width),
+                Ok(value) => Decimal::push(value, field.width, out),
                 Err(_) => {
                     let width = field.width;
                     let _ = write!(out, "{value:0width$}");
@@ -221,14 +225,6 @@ impl Source<'_> {
             },
         }
     }
-}
-
-/// Appends a number in decimal, with zeros up to `width`.
-fn push_number(out: &mut Vec<u8>, number: u64, width: usize) {
-    let mut decimal = Decimal::default();
-    let digits = decimal.digits(number);
-    out.resize(out.len() + width.saturating_sub(digits.len()), b'0');
-    out.extend_from_slice(digits);
 }
 
 fn push_text(field: &FieldPart, text: &str, start: &mut usize, out: &mut Vec<u8>) {

@@ -134,6 +134,15 @@ impl Template {
         &self.components
     }
 
+    /// What the last component is spelled of, without an `{ext}` at its end.
+    pub(super) fn stem(&self) -> &[Part] {
+        let last = self.components.last().map_or(&[][..], Vec::as_slice);
+        match last.split_last() {
+            Some((_, stem)) if self.ends_in_ext => stem,
+            _ => last,
+        }
+    }
+
     /// The metadata fields, by slot.
     pub(super) fn fields(&self) -> impl Iterator<Item = &FieldPart> {
         self.components

@@ -19,7 +19,7 @@ use crate::common::mount::{MountGuard, daemons, program};
 pub(crate) const EIO: i32 = 5;
 
 /// A command that has not ended by then hangs: no measure of speed, whatever else the machine does.
-const HANGS_AFTER: Duration = Duration::from_secs(900);
+pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(900);
 /// How long one mount of a test may live.
 const LIFE: Duration = Duration::from_secs(1200);
 

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use datasetrt::dataset::Dataset;
 use datasetrt::format::metadata::{FieldKind, Value};
 use datasetrt::view::{
-    Extensions, NameFault, OnCollision, Scope, Subject, View, ViewSpec, unescape_component,
+    Extensions, NameFault, NameSeries, OnCollision, Scope, Subject, View, ViewSpec,
+    unescape_component,
 };
 use proptest::prelude::*;
 
@@ -52,11 +53,18 @@ fn render(view: &View, subject: Subject<'_>) -> Result<String, NameFault> {
     rendered.map(|()| String::from_utf8(path).unwrap())
 }
 
-/// Paths of all samples in a template.
+/// Paths of all samples in a template. Names in a row are those of the paths.
 fn paths(dataset: &Dataset, template: &str) -> Vec<String> {
     let view = view(dataset, &format!("v={template}"));
+    let mut series = NameSeries::new(&view, &Bin);
+    let mut name = b"left over".to_vec();
     subjects(dataset)
-        .map(|subject| render(&view, subject).unwrap())
+        .map(|subject| {
+            let path = render(&view, subject).unwrap();
+            series.name(subject, &mut name).unwrap();
+            assert_eq!(path.rsplit('/').next().unwrap().as_bytes(), name);
+            path
+        })
         .collect()
 }
 
@@ -75,6 +83,36 @@ fn texts(dir: &std::path::Path, values: &[&str]) -> Dataset {
         cache = cache.with(vec![text(value)], b"");
     }
     open(dir, &[cache])
+}
+
+#[test]
+fn names_in_a_row_are_of_their_own_caches() {
+    let dir = tempfile::tempdir().unwrap();
+    let caches = ["", ".", "..", ".h", "a/b", "é"].iter().zip(1..);
+    let caches = caches.map(|(source_name, cache_id)| {
+        let mut cache = Tiny::new(cache_id, &[("t", FieldKind::String)]);
+        cache.source_name = (*source_name).to_owned();
+        ["x", "", "."]
+            .iter()
+            .fold(cache, |cache, value| cache.with(vec![text(value)], b""))
+    });
+    let dataset = open(dir.path(), &caches.collect::<Vec<_>>());
+    assert_eq!(
+        paths(&dataset, "f/{source_name}{t}"),
+        [
+            "f/x", "f/%", "f/%2E", "f/%2Ex", "f/%2E", "f/%2E.", "f/%2E.x", "f/%2E.", "f/%2E..",
+            "f/%2Ehx", "f/%2Eh", "f/%2Eh.", "f/a%2Fbx", "f/a%2Fb", "f/a%2Fb.", "f/éx", "f/é",
+            "f/é."
+        ]
+    );
+    let named = paths(&dataset, "{cache_id}-{source_name}-{sample_id:03}.{t}");
+    assert_eq!(named[..2], ["1--000.x", "1--001."]);
+    assert_eq!(named[16..], ["6-é-001.", "6-é-002.."]);
+    assert_eq!(
+        paths(&dataset, "{sample_id}/{source_name}")[3..5],
+        ["0/%2E", "1/%2E"]
+    );
+    assert_eq!(paths(&dataset, "{source_name}{ext}")[2..4], ["%", "%2E"]);
 }
 
 #[test]

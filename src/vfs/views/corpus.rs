@@ -69,13 +69,30 @@ impl Corpus {
         start(cache)..start(cache + 1)
     }
 
-    pub(super) fn subject(&self, ordinal: u32) -> Option<Subject<'_>> {
+    /// The cache that has the sample, by its place.
+    fn cache_of(&self, ordinal: u32) -> Option<usize> {
         let after = self.starts.partition_point(|start| *start <= ordinal);
-        let cache = after.checked_sub(1)?;
-        Some(Subject {
-            cache,
-            entry: self.entries.get(cache)?,
-            sample: u64::from(ordinal - self.starts.get(cache)?),
+        after.checked_sub(1)
+    }
+
+    pub(super) fn subject(&self, ordinal: u32) -> Option<Subject<'_>> {
+        self.subjects(&[ordinal]).next()
+    }
+
+    /// The samples of `ordinals`, up to one that there is not. Those in a row that are of one cache
+    /// cost one search for it.
+    pub(super) fn subjects(&self, ordinals: &[u32]) -> impl Iterator<Item = Subject<'_>> {
+        let (mut cache, mut its_own) = (0, 0..0);
+        ordinals.iter().map_while(move |ordinal| {
+            if !its_own.contains(ordinal) {
+                cache = self.cache_of(*ordinal)?;
+                its_own = self.of_cache(cache);
+            }
+            Some(Subject {
+                cache,
+                entry: self.entries.get(cache)?,
+                sample: u64::from(ordinal - its_own.start),
+            })
         })
     }
 

@@ -7,7 +7,9 @@ use std::cell::Cell;
 
 use super::corpus::Corpus;
 use super::folders::{Folders, TOP};
-use crate::view::{Extensions, MAX_EXTENSION_LEN, NAME_MAX, NameFault, Scope, Subject, View};
+use crate::view::{
+    Extensions, MAX_EXTENSION_LEN, NAME_MAX, NameFault, NameSeries, Scope, Subject, View,
+};
 
 /// A view whose folders are known.
 #[derive(Debug)]
@@ -125,22 +127,21 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// As [`Names::full`] for a sample that was looked up already.
-    pub(super) fn full_name(
+    /// The names of samples in a row, of which none has a suffix.
+    pub(super) fn series(&self) -> NameSeries<'a> {
+        NameSeries::new(self.view, self.corpus)
+    }
+
+    /// As [`Names::full`], spelled by `series`.
+    pub(super) fn full_in_series(
         &self,
-        ordinal: u32,
+        series: &mut NameSeries<'_>,
         subject: Subject<'_>,
-        suffixed: &[u32],
         out: &mut Vec<u8>,
     ) -> Result<(), NameFault> {
-        if !suffixed.is_empty() {
-            return self.full(ordinal, Scope::Name, suffixed, out);
-        }
-        self.of(subject, Scope::Name, out)?;
-        if self.view.template().ends_in_ext() {
-            out.push(b'.');
-            out.extend_from_slice(self.corpus.extension(subject).as_bytes());
-        }
+        self.made.set(self.made.get() + 1);
+        series.name(subject, out)?;
+        self.push_ext(subject, out);
         Ok(())
     }
 
@@ -153,15 +154,15 @@ impl<'a> Names<'a> {
         out: &mut Vec<u8>,
     ) -> Result<(), NameFault> {
         self.stem(ordinal, scope, suffixed, out)?;
-        self.push_ext(ordinal, out);
+        if let Some(subject) = self.corpus.subject(ordinal) {
+            self.push_ext(subject, out);
+        }
         Ok(())
     }
 
     /// Appends the extension when the template ends in it.
-    fn push_ext(&self, ordinal: u32, out: &mut Vec<u8>) {
-        if self.view.template().ends_in_ext()
-            && let Some(subject) = self.corpus.subject(ordinal)
-        {
+    fn push_ext(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
+        if self.view.template().ends_in_ext() {
             out.push(b'.');
             out.extend_from_slice(self.corpus.extension(subject).as_bytes());
         }
@@ -173,7 +174,9 @@ impl<'a> Names<'a> {
             return Ok(());
         }
         let mut name = stem.to_vec();
-        self.push_ext(ordinal, &mut name);
+        if let Some(subject) = self.corpus.subject(ordinal) {
+            self.push_ext(subject, &mut name);
+        }
         match name.len() <= NAME_MAX {
             true => Ok(()),
             false => Err(NameFault::too_long(&name)),

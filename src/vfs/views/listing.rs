@@ -7,6 +7,7 @@ use super::super::{DirEntry, FileKind, Node, Vfs, VfsError};
 use super::folders::TOP;
 use super::index::{Names, ViewIndex};
 use super::{Built, LINES_FILE};
+use crate::view::Scope;
 
 impl Vfs {
     /// [`Vfs::readdir`] of a folder of a view: `.`, `..`, the view's own file, subfolders, files in
@@ -75,14 +76,15 @@ impl Vfs {
         let sniffs = names.view.template().ends_in_ext();
         let files = listing.rest(index.files_of(folder));
         let mut name = Vec::new();
-        for (n, &ordinal) in files.iter().enumerate() {
-            let Some(subject) = corpus.subject(ordinal) else {
-                return;
-            };
+        let mut series = names.series();
+        for (n, (subject, &ordinal)) in corpus.subjects(files).zip(files).enumerate() {
             if sniffs && !corpus.is_known(subject) {
                 corpus.look_ahead(files.get(n..).unwrap_or_default());
             }
-            let made = names.full_name(ordinal, subject, &index.suffixed, &mut name);
+            let made = match index.suffixed.is_empty() {
+                true => names.full_in_series(&mut series, subject, &mut name),
+                false => names.full(ordinal, Scope::Name, &index.suffixed, &mut name),
+            };
             let node = Node::Sample(subject.entry.position as u64, subject.sample);
             let goes_on = match made {
                 Ok(()) => listing.give(&name, node, FileKind::File),
