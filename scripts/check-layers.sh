@@ -47,7 +47,8 @@ below() {
     fi
 }
 
-below error format storage cache dataset verify view migrate writer vfs fuse cli
+below error parallel format storage cache dataset verify view migrate writer vfs fuse cli
+below parallel error format storage cache dataset verify view migrate writer vfs fuse cli
 below format storage cache dataset verify view migrate writer vfs fuse cli
 below storage format cache dataset verify view migrate writer vfs fuse cli
 below cache dataset verify view migrate writer vfs fuse cli

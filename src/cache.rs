@@ -3,6 +3,7 @@
 
 mod gates;
 mod record;
+mod rows;
 mod sizes;
 mod survey;
 mod validate;
@@ -26,7 +27,6 @@ use crate::format::envelope::Envelope;
 use crate::format::index::{IndexRow, IndexView, ROW_LEN_U64};
 use crate::format::manifest::{MAX_MANIFEST_LEN, Manifest, ManifestFault, ShardEntry};
 use crate::format::metadata::{Table, Value, ValueRef};
-use crate::format::record::HEADER_LEN;
 use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR};
 use crate::storage::{
     self, FileIdentity, FileInfo, MappedFile, OpenFileLimit, ShardFiles, StoredFile,
@@ -72,7 +72,7 @@ impl Cache {
         let (manifest, manifest_bytes) = Self::read_manifest(dir)?;
         let shards = open_shards(dir, &manifest, limit)?;
         let index = MappedFile::open(&dir.join(INDEX_FILE))?;
-        check_index(&dir.join(INDEX_FILE), index.as_ref(), &manifest)?;
+        rows::check(&dir.join(INDEX_FILE), index.as_ref(), &manifest)?;
         let metadata = MappedFile::open(&dir.join(METADATA_FILE))?;
         let table = open_table(&dir.join(METADATA_FILE), &metadata, &manifest)?;
         let cache = Self {
@@ -368,7 +368,7 @@ impl Cache {
         let row = self.index().row(sample);
         self.intact()?;
         row.and_then(|row| Some((row, usize::try_from(row.shard).ok()?)))
-            .filter(|(row, _)| row_fits(*row, &self.manifest))
+            .filter(|(row, _)| rows::row_fits(*row, &self.manifest))
             .ok_or_else(|| {
                 Fault::new(
                     FaultKind::IndexRow,
@@ -417,78 +417,6 @@ fn check_shard(path: &Path, shard: &ShardEntry) -> Result<FileIdentity> {
         .in_file(path));
     }
     Ok(info.identity)
-}
-
-fn check_index(path: &Path, bytes: &[u8], manifest: &Manifest) -> Result<()> {
-    index_faults(path, bytes, manifest)
-        .next()
-        .map_or(Ok(()), Err)
-}
-
-/// Everything that is wrong with an index: its length, or else each bad row.
-fn index_faults<'a>(
-    path: &'a Path,
-    bytes: &'a [u8],
-    manifest: &'a Manifest,
-) -> impl Iterator<Item = Error> + 'a {
-    let len = bytes.len() as u64;
-    let wrong_len = manifest.sample_count.checked_mul(ROW_LEN_U64) != Some(len);
-    let wrong_len = wrong_len.then(|| {
-        Fault::new(
-            FaultKind::RowCount,
-            format!(
-                "{} rows of {ROW_LEN_U64} bytes (sample_count of the manifest)",
-                manifest.sample_count
-            ),
-            format!("{len} bytes, {} rows", len / ROW_LEN_U64),
-        )
-        .in_file(path)
-    });
-    // Rows of an index of another length belong to nobody knows which samples.
-    let rows = match wrong_len {
-        Some(_) => IndexView::new(&[]),
-        None => IndexView::new(bytes),
-    };
-    let bad_rows = (0_u64..)
-        .zip(rows.rows())
-        .filter(|(_, row)| !row_fits(*row, manifest))
-        .map(|(sample, row)| {
-            let fault = row_fault(row, manifest);
-            fault.at(sample * ROW_LEN_U64).in_sample(path, sample)
-        });
-    wrong_len.into_iter().chain(bad_rows)
-}
-
-/// A row names a shard of the manifest and a record that lies inside it.
-fn row_fits(row: IndexRow, manifest: &Manifest) -> bool {
-    shard_of_row(row, manifest).is_some_and(|shard| {
-        let inside = row.end().is_some_and(|end| end <= shard.byte_len);
-        inside && row.length >= HEADER_LEN
-    })
-}
-
-fn shard_of_row(row: IndexRow, manifest: &Manifest) -> Option<&ShardEntry> {
-    manifest.shards.get(usize::try_from(row.shard).ok()?)
-}
-
-/// What is wrong with a row that does not fit.
-#[cold]
-fn row_fault(row: IndexRow, manifest: &Manifest) -> Fault {
-    let Some(shard) = shard_of_row(row, manifest) else {
-        return Fault::new(
-            FaultKind::IndexRow,
-            format!("a shard number below {}", manifest.shards.len()),
-            row.shard.to_string(),
-        );
-    };
-    Fault::new(
-        FaultKind::IndexRow,
-        format!(
-            "a record of at least {HEADER_LEN} bytes inside the {} bytes of shard {}",
-            shard.byte_len, row.shard
-        ),
-        format!("offset {} and length {}", row.offset, row.length),
-    )
 }
 
 fn open_table(path: &Path, file: &MappedFile, manifest: &Manifest) -> Result<Table> {

@@ -6,7 +6,7 @@ mod validate;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 pub use newcomers::Newcomers;
 pub use receipt::Receipts;
@@ -15,6 +15,7 @@ pub use validate::Progress;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR, STAGING_SUFFIX};
+use crate::parallel::in_parallel;
 use crate::storage::{self, OpenFileLimit};
 
 /// One cache of a list.
@@ -225,30 +226,4 @@ fn is_staging(dir: &Path) -> bool {
     dir.as_os_str()
         .as_encoded_bytes()
         .ends_with(STAGING_SUFFIX.as_bytes())
-}
-
-/// Runs `work` for 0 up to `count` on all cores and gives the results in order.
-pub(crate) fn in_parallel<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<T>>> = Mutex::new((0..count).map(|_| None).collect());
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(count) {
-            scope.spawn(|| {
-                loop {
-                    let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    if n >= count {
-                        return;
-                    }
-                    let result = work(n);
-                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    if let Some(slot) = results.get_mut(n) {
-                        *slot = Some(result);
-                    }
-                }
-            });
-        }
-    });
-    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.into_iter().flatten().collect()
 }

@@ -7,6 +7,7 @@ pub mod error;
 pub mod format;
 pub mod fuse;
 pub mod migrate;
+mod parallel;
 pub mod storage;
 pub mod verify;
 pub mod vfs;

@@ -25,6 +25,7 @@ pub use finding::{Finding, Kind, Severity};
 use crate::cache::FileCheck;
 use crate::dataset::{self, Entry, Progress};
 use crate::error::Result;
+use crate::parallel::in_parallel;
 use crate::storage;
 use budget::Budget;
 use opened::Opened;
@@ -89,7 +90,7 @@ impl Verification {
             .into_iter()
             .map(|opened| Mutex::new(Some(opened)))
             .collect();
-        let caches = dataset::in_parallel(paths.len(), |n| {
+        let caches = in_parallel(paths.len(), |n| {
             let opened = opened.get(n)?.lock();
             let opened = opened.unwrap_or_else(PoisonError::into_inner).take()?;
             Some(Opened::new(paths.get(n)?, n as u64, opened))

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::validate::check_file;
-use super::{Cache, FileCheck, check_shard, index_faults, open_table};
+use super::{Cache, FileCheck, check_shard, open_table, rows};
 use crate::error::{Error, Fault, FaultKind, Result};
 use crate::format::manifest::Manifest;
 use crate::format::{INDEX_FILE, METADATA_FILE, SHARDS_DIR};
@@ -65,7 +65,7 @@ impl Survey {
             Err(error) => return self.errors.push(error),
         };
         self.files.push((FileCheck::Index, index.identity().len));
-        let mut faults = index_faults(&path, index.as_ref(), manifest);
+        let mut faults = rows::faults(&path, index.as_ref(), manifest);
         self.errors.extend(faults.by_ref().take(MOST_ROWS));
         let more = faults.count();
         if more > 0 {

@@ -13,8 +13,8 @@ use super::output::written;
 use super::tool::PROGRAM;
 use super::{EXIT_REFUSED, refuse};
 use crate::cache::Cache;
-use crate::dataset::in_parallel;
 use crate::error::{Error, Result};
+use crate::parallel::in_parallel;
 use crate::storage::{OpenFileLimit, with_window};
 
 /// Samples whose records are looked at together, on all cores.

@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Dataset, Entry, Validated, in_parallel, several};
+use super::{Dataset, Entry, Validated, several};
 use crate::cache::{DecodedSums, FileCheck};
 use crate::error::{Error, Result};
+use crate::parallel::in_parallel;
 
 /// Hears of bytes as they are read; called from many threads.
 pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);

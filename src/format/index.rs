@@ -5,6 +5,8 @@
 //!      | shard   | offset  | length  |     three u64, little-endian
 //! ```
 
+use std::ops::Range;
+
 /// Bytes per row.
 pub const ROW_LEN: usize = 24;
 /// [`ROW_LEN`] as file lengths count.
@@ -79,6 +81,17 @@ impl<'a> IndexView<'a> {
         Some(IndexRow::decode(row))
     }
 
+    /// The rows of `samples` in order; those that there are not are left out.
+    pub fn range(self, samples: Range<u64>) -> impl ExactSizeIterator<Item = IndexRow> + 'a {
+        let place = |sample| {
+            usize::try_from(sample)
+                .unwrap_or(usize::MAX)
+                .min(self.rows.len())
+        };
+        let rows = self.rows.get(place(samples.start)..place(samples.end));
+        rows.unwrap_or_default().iter().map(IndexRow::decode)
+    }
+
     /// All rows in order.
     pub fn rows(self) -> impl ExactSizeIterator<Item = IndexRow> + 'a {
         self.rows.iter().map(IndexRow::decode)
@@ -108,6 +121,8 @@ mod tests {
     fn a_view_has_whole_rows_only() {
         let view = IndexView::new(&[0; 49]);
         assert_eq!(view.rows().len(), 2);
+        assert_eq!(view.range(1..9).len(), 1);
+        assert_eq!((view.range(2..9).len(), view.range(2..1).len()), (0, 0));
         assert!(view.row(1).is_some() && view.row(2).is_none() && view.row(u64::MAX).is_none());
     }
 }

@@ -191,31 +191,40 @@ impl Table {
         })
     }
 
-    /// Calls `take` with the values of column `column`, row after row and without nulls, until it
-    /// breaks. A value that [`Row::value`] would not give ends them as well.
+    /// Calls `take` with the values of column `column` in `rows`, row after row and without nulls,
+    /// until it breaks. A value that [`Row::value`] would not give ends them as well.
     pub fn each_value<'a>(
         &'a self,
         column: usize,
+        rows: &Range<u64>,
         mut take: impl FnMut(ValueRef<'a>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let columns = self
-            .batches
-            .iter()
-            .filter_map(|batch| batch.columns.get(column));
-        for column in columns {
+        for batch in &self.batches {
+            let Some(column) = batch.columns.get(column) else {
+                continue;
+            };
+            let place = |row: u64| {
+                let row = usize::try_from(row.saturating_sub(batch.start)).unwrap_or(usize::MAX);
+                row.min(column.array().len())
+            };
+            let (start, end) = (place(rows.start), place(rows.end));
+            let len = end.saturating_sub(start);
             // The kind is looked at once a column, not once a value.
             match column {
                 Column::Bool(array) => {
-                    (array.iter().flatten()).try_for_each(|value| take(ValueRef::Bool(value)))?;
+                    let part = array.slice(start, len);
+                    (part.iter().flatten()).try_for_each(|value| take(ValueRef::Bool(value)))?;
                 }
                 Column::Int(array) => {
-                    (array.iter().flatten()).try_for_each(|value| take(ValueRef::Int(value)))?;
+                    let part = array.slice(start, len);
+                    (part.iter().flatten()).try_for_each(|value| take(ValueRef::Int(value)))?;
                 }
                 Column::Float(array) => {
-                    (array.iter().flatten()).try_for_each(|value| take(ValueRef::Float(value)))?;
+                    let part = array.slice(start, len);
+                    (part.iter().flatten()).try_for_each(|value| take(ValueRef::Float(value)))?;
                 }
                 Column::Utf8(_) | Column::LargeUtf8(_) | Column::Utf8View(_) => {
-                    let values = (0..column.array().len()).map_while(|row| column.value(row));
+                    let values = (start..end).map_while(|row| column.value(row));
                     values.flatten().try_for_each(&mut take)?;
                 }
             }

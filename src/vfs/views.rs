@@ -22,9 +22,10 @@ use super::caches::Caches;
 use super::lazy_file::LazyFile;
 use super::node::{MAX_VIEWS, Node};
 use super::{Attr, FileKind, Ino, Vfs, VfsError, VfsOptions};
-use crate::dataset::{Entry, in_parallel};
+use crate::dataset::Entry;
 use crate::error::{Error, Result};
 use crate::format::METADATA_FILE;
+use crate::parallel::in_parallel;
 use crate::view::{OnCollision, Subject, View, automatic};
 
 /// The file at the top of each view that tells loaders the metadata.

@@ -1,14 +1,18 @@
 //! The views that are there without being asked for.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
+use std::collections::HashSet;
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
 
 use super::bound::View;
 use super::escape::escape_component;
 use super::spec::ViewSpec;
 use super::template::Template;
-use crate::dataset::{Entry, in_parallel};
-use crate::format::metadata::{FieldKind, ValueRef};
+use crate::dataset::Entry;
+use crate::format::metadata::{FieldKind, Table, ValueRef};
+use crate::parallel::in_parallel;
 
 /// A field with more values than this over all caches has no view of its own.
 pub const MAX_DISTINCT: usize = 1000;
@@ -31,14 +35,8 @@ pub fn automatic(entries: &[Entry], taken: &HashSet<&str>) -> Vec<View> {
             fields.push(&field.name);
         }
     }
-    let few = in_parallel(fields.len(), |n| {
-        fields
-            .get(n)
-            .is_some_and(|field| has_few_values(entries, field))
-    });
-    let by_field = fields.iter().zip(few).filter(|(_, few)| *few);
-    let mut specs: Vec<_> = by_field
-        .filter_map(|(field, _)| {
+    let mut specs: Vec<_> = with_few_values(entries, &fields)
+        .filter_map(|field| {
             let name = escape_component(field)?;
             ViewSpec::new(&format!("by-{name}"), Template::by_field(field)).ok()
         })
@@ -103,10 +101,17 @@ fn place(value: ValueRef<'_>) -> usize {
 struct Distinct {
     bools: HashSet<bool>,
     ints: HashSet<i64>,
-    texts: HashMap<Box<str>, ()>,
+    texts: HashSet<Box<str>>,
 }
 
 impl Distinct {
+    /// Adds the values of another one, which can all be names of folders.
+    fn join(&mut self, other: Self) {
+        self.bools.extend(other.bools);
+        self.ints.extend(other.ints);
+        self.texts.extend(other.texts);
+    }
+
     fn len(&self) -> usize {
         self.bools.len() + self.ints.len() + self.texts.len()
     }
@@ -120,8 +125,8 @@ impl Distinct {
             ValueRef::Int(value) => {
                 self.ints.insert(value);
             }
-            ValueRef::String(text) if !self.texts.contains_key(text) => {
-                self.texts.insert(text.into(), ());
+            ValueRef::String(text) if !self.texts.contains(text) => {
+                self.texts.insert(text.into());
                 return escape_component(text).is_some();
             }
             ValueRef::String(_) => {}
@@ -131,25 +136,109 @@ impl Distinct {
     }
 }
 
-/// Whether the field's values over all caches that have it can be the names of folders, and are at
-/// most [`MAX_DISTINCT`].
-fn has_few_values(entries: &[Entry], name: &str) -> bool {
-    let (mut distinct, mut lately) = (Distinct::default(), Lately::new());
-    for entry in entries {
-        let schema = &entry.cache.manifest().schema;
-        let Some(column) = schema.iter().position(|field| field.name == name) else {
-            continue;
-        };
-        let counted = entry.cache.table().each_value(column, |value| {
-            let few = lately.has(value) || (distinct.note(value) && distinct.len() <= MAX_DISTINCT);
-            match few {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+/// Rows of one cache in which values of a field are counted.
+struct Rows<'a> {
+    table: &'a Table,
+    column: usize,
+    rows: Range<u64>,
+}
+
+/// The values of one field over all caches that have it, counted by many threads.
+#[derive(Default)]
+struct Count {
+    distinct: Mutex<Distinct>,
+    /// Whether there are more than [`MAX_DISTINCT`], or one that cannot be the name of a folder.
+    fails: AtomicBool,
+}
+
+impl Count {
+    /// Counts the values of one piece of work.
+    fn add(&self, piece: &[Rows<'_>]) {
+        let (mut distinct, mut lately) = (Distinct::default(), Lately::new());
+        for Rows {
+            table,
+            column,
+            rows,
+        } in piece
+        {
+            if self.fails.load(Relaxed) {
+                return;
             }
-        });
-        if counted.is_break() {
-            return false;
+            let counted = table.each_value(*column, rows, |value| {
+                let few =
+                    lately.has(value) || (distinct.note(value) && distinct.len() <= MAX_DISTINCT);
+                match few {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            });
+            if counted.is_break() {
+                self.fails.store(true, Relaxed);
+            }
+        }
+        let mut all = self.distinct.lock().unwrap_or_else(PoisonError::into_inner);
+        all.join(distinct);
+        if all.len() > MAX_DISTINCT {
+            self.fails.store(true, Relaxed);
         }
     }
-    true
+}
+
+/// Rows that one thread counts before it takes the next ones.
+const AT_ONCE: u64 = 1 << 18;
+
+/// All rows that have the field, in pieces of about [`AT_ONCE`].
+fn pieces<'a>(entries: &'a [Entry], field: &str) -> Vec<Vec<Rows<'a>>> {
+    let mut pieces = vec![Vec::new()];
+    let mut room = AT_ONCE;
+    for entry in entries {
+        let schema = &entry.cache.manifest().schema;
+        let Some(column) = schema.iter().position(|known| known.name == field) else {
+            continue;
+        };
+        let mut rest = 0..entry.cache.sample_count();
+        while !rest.is_empty() {
+            let end = rest.end.min(rest.start.saturating_add(room));
+            if let Some(piece) = pieces.last_mut() {
+                piece.push(Rows {
+                    table: entry.cache.table(),
+                    column,
+                    rows: rest.start..end,
+                });
+            }
+            room -= end - rest.start;
+            rest.start = end;
+            if room == 0 {
+                pieces.push(Vec::new());
+                room = AT_ONCE;
+            }
+        }
+    }
+    pieces
+}
+
+/// Those of `fields` whose values over all caches that have them can be the names of folders, and
+/// are at most [`MAX_DISTINCT`].
+fn with_few_values<'f>(entries: &[Entry], fields: &[&'f str]) -> impl Iterator<Item = &'f str> {
+    let counts: Vec<_> = fields
+        .iter()
+        .map(|field| (*field, Count::default()))
+        .collect();
+    let work: Vec<_> = counts
+        .iter()
+        .flat_map(|(field, count)| {
+            let pieces = pieces(entries, field);
+            pieces.into_iter().map(move |piece| (count, piece))
+        })
+        .collect();
+    in_parallel(work.len(), |n| {
+        if let Some((count, piece)) = work.get(n) {
+            count.add(piece);
+        }
+    });
+    drop(work);
+    counts
+        .into_iter()
+        .filter(|(_, count)| !count.fails.load(Relaxed))
+        .map(|(field, _)| field)
 }

@@ -124,6 +124,34 @@ fn a_row_may_end_exactly_where_its_shard_ends_and_not_one_byte_later() {
 }
 
 #[test]
+fn of_many_bad_rows_of_a_large_index_the_first_is_named() {
+    // More rows than are looked at in one piece.
+    const ROWS: u64 = 700_000;
+    let cache = Fixture::tiny().build();
+    let row = cache.row(0);
+    let rows = vec![row.encode(); ROWS as usize];
+    cache.put("index.bin", rows.concat());
+    cache.set_manifest("sample_count", ROWS);
+    let bad = IndexRow { shard: 9, ..row };
+    let found = || match cache.open().map(drop) {
+        Err(Error::Damaged { sample, fault, .. }) => (fault.kind, fault.offset, sample),
+        other => panic!("{other:?}"),
+    };
+    for sample in [699_999, 699_998, 600_000, 262_144, 262_143, 0] {
+        cache.set_row(sample, bad);
+        assert_eq!(
+            found(),
+            (FaultKind::IndexRow, Some(sample * 24), Some(sample))
+        );
+    }
+    for sample in [699_999, 699_998, 600_000, 262_144, 262_143, 0] {
+        cache.set_row(sample, row);
+    }
+    // The index is right now, and the metadata has other rows.
+    assert_eq!(found().0, FaultKind::RowCount);
+}
+
+#[test]
 fn a_record_beyond_four_gib_is_read_right() {
     // Offsets kept in 32 bits wrapped, and gave other samples' bytes.
     const OFFSET: u64 = (4 << 30) + 17;

@@ -1,6 +1,6 @@
 //! The folders of views, against plain maps of what they should show.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 
 use datasetrt::dataset::Dataset;
@@ -8,7 +8,7 @@ use datasetrt::error::Error;
 use datasetrt::format::metadata::{FieldKind, Value};
 use datasetrt::format::record::Compression;
 use datasetrt::vfs::{FileKind, Ino, Vfs, VfsError, VfsOptions};
-use datasetrt::view::escape_component;
+use datasetrt::view::{automatic, escape_component};
 
 use super::tiny_views::{Tiny, open, text};
 use super::walk::{at, list, options, read, suffixing, try_vfs, vfs, walk};
@@ -211,6 +211,43 @@ fn default_views_are_made_of_fields_with_few_values() {
 }
 
 /// One cache with labels, and perhaps payloads.
+#[test]
+fn few_values_are_few_over_all_rows_of_a_large_cache() {
+    // More rows than are counted in one piece, whose values are in no order or in that of the rows.
+    const ROWS: u64 = 700_000;
+    let dir = tempfile::tempdir().unwrap();
+    let fields = ["few", "many", "few_in_order", "many_in_order"];
+    let mut cache = Tiny::new(1, &fields.map(|field| (field, FieldKind::Int)));
+    for n in 0..ROWS {
+        let values = [n % 1000, n % 1001, n / (ROWS / 1000), n * 1001 / ROWS];
+        let values = values.map(|value| Value::Int(value.cast_signed()));
+        cache = cache.with(values.to_vec(), b"");
+    }
+    // A second cache has one value more.
+    let more =
+        |field, value| Tiny::new(2, &[(field, FieldKind::Int)]).with(vec![Value::Int(value)], b"");
+    let names = |caches: &[Tiny], at: &str| {
+        let folder = dir.path().join(at);
+        std::fs::create_dir(&folder).unwrap();
+        let dataset = open(&folder, caches);
+        let views = automatic(dataset.entries(), &HashSet::new());
+        views
+            .iter()
+            .map(|view| view.name().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let one_of_the_same = [cache, more("few", 5)];
+    assert_eq!(
+        names(&one_of_the_same, "same"),
+        ["by-few", "by-few_in_order"]
+    );
+    let [cache, _] = one_of_the_same;
+    assert_eq!(
+        names(&[cache, more("few_in_order", -1)], "more"),
+        ["by-few"]
+    );
+}
+
 fn labelled(dir: &std::path::Path, samples: &[(&str, &[u8])]) -> Dataset {
     let mut cache = Tiny::new(5, &[("label", FieldKind::String)]);
     for (label, payload) in samples {

@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use crate::cache::Cache;
-use crate::dataset::in_parallel;
 use crate::error::Result;
 use crate::format::metadata::{FieldKind, ValueRef};
+use crate::parallel::in_parallel;
 use crate::storage::with_window;
 
 /// Distinct values of one field that are counted; a field with more is not counted by value.

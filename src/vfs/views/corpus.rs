@@ -6,7 +6,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::dataset::{Entry, in_parallel};
+use crate::dataset::Entry;
+use crate::parallel::in_parallel;
 use crate::view::{self, Extensions, Subject};
 
 /// Samples whose extensions are found together, by all cores.
