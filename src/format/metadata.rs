@@ -139,7 +139,9 @@ impl Table {
             rows: 0,
         };
         if !schema.is_empty() {
-            file.for_each_batch(schema, |batch| table.add(batch))?;
+            for batch in file.batches(schema)? {
+                table.add(&batch)?;
+            }
         }
         Ok(table)
     }
@@ -191,13 +193,13 @@ impl Table {
         })
     }
 
-    /// Calls `take` with the values of column `column` in `rows`, row after row and without nulls,
+    /// Gives `visitor` the values of column `column` in `rows`, row after row and without nulls,
     /// until it breaks. A value that [`Row::value`] would not give ends them as well.
-    pub fn each_value<'a>(
+    pub fn visit<'a>(
         &'a self,
         column: usize,
         rows: &Range<u64>,
-        mut take: impl FnMut(ValueRef<'a>) -> ControlFlow<()>,
+        visitor: &mut impl Visitor<'a>,
     ) -> ControlFlow<()> {
         for batch in &self.batches {
             let Some(column) = batch.columns.get(column) else {
@@ -209,28 +211,44 @@ impl Table {
             };
             let (start, end) = (place(rows.start), place(rows.end));
             let len = end.saturating_sub(start);
-            // The kind is looked at once a column, not once a value.
             match column {
                 Column::Bool(array) => {
                     let part = array.slice(start, len);
-                    (part.iter().flatten()).try_for_each(|value| take(ValueRef::Bool(value)))?;
+                    (part.iter().flatten()).try_for_each(|value| visitor.bool(value))?;
                 }
                 Column::Int(array) => {
                     let part = array.slice(start, len);
-                    (part.iter().flatten()).try_for_each(|value| take(ValueRef::Int(value)))?;
+                    (part.iter().flatten()).try_for_each(|value| visitor.int(value))?;
                 }
                 Column::Float(array) => {
                     let part = array.slice(start, len);
-                    (part.iter().flatten()).try_for_each(|value| take(ValueRef::Float(value)))?;
+                    (part.iter().flatten()).try_for_each(|value| visitor.float(value))?;
                 }
                 Column::Utf8(_) | Column::LargeUtf8(_) | Column::Utf8View(_) => {
-                    let values = (start..end).map_while(|row| column.value(row));
-                    values.flatten().try_for_each(&mut take)?;
+                    let values = (start..end).map_while(|row| column.value(row)).flatten();
+                    for value in values {
+                        if let ValueRef::String(text) = value {
+                            visitor.text(text)?;
+                        }
+                    }
                 }
             }
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Takes the values of a column ([`Table::visit`]): the kind is looked at once a column, not once a
+/// value. What breaks is given no more.
+pub trait Visitor<'a> {
+    /// A value of kind bool.
+    fn bool(&mut self, value: bool) -> ControlFlow<()>;
+    /// A value of kind int.
+    fn int(&mut self, value: i64) -> ControlFlow<()>;
+    /// A value of kind float.
+    fn float(&mut self, value: f64) -> ControlFlow<()>;
+    /// A value of kind string.
+    fn text(&mut self, value: &'a str) -> ControlFlow<()>;
 }
 
 /// One row of a [`Table`].

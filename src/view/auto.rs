@@ -11,7 +11,7 @@ use super::escape::escape_component;
 use super::spec::ViewSpec;
 use super::template::Template;
 use crate::dataset::Entry;
-use crate::format::metadata::{FieldKind, Table, ValueRef};
+use crate::format::metadata::{FieldKind, Table, Visitor};
 use crate::parallel::in_parallel;
 
 /// A field with more values than this over all caches has no view of its own.
@@ -56,47 +56,42 @@ pub fn automatic(entries: &[Entry], taken: &HashSet<&str>) -> Vec<View> {
 /// Places for values that were met lately; a power of two.
 const LATELY: usize = 4096;
 
-/// The values of one field that were met lately: nearly all values of a field with few are among
+/// The values of one kind that were met lately: nearly all values of a field with few are among
 /// them, and finding them here costs no hash that withstands an adversary.
-struct Lately<'a>(Box<[Option<ValueRef<'a>>]>);
+struct Lately<T>(Box<[Option<T>]>);
 
-impl<'a> Lately<'a> {
+impl<T: Copy + PartialEq> Lately<T> {
     fn new() -> Self {
         Self(vec![None; LATELY].into())
     }
 
-    /// Whether the value was met lately; it is now.
-    fn has(&mut self, value: ValueRef<'a>) -> bool {
-        let Some(place) = self.0.get_mut(place(value)) else {
+    /// Whether the value was met lately; it is now. `place` is the same for the same value.
+    fn has(&mut self, place: u64, value: T) -> bool {
+        let place = usize::try_from(place % LATELY as u64).unwrap_or(0);
+        let Some(place) = self.0.get_mut(place) else {
             return false;
         };
-        let found = *place == Some(value);
+        if *place == Some(value) {
+            return true;
+        }
         *place = Some(value);
-        found
+        false
     }
 }
 
-/// A place for the value, the same for the same.
-fn place(value: ValueRef<'_>) -> usize {
-    let number = match value {
-        ValueRef::Bool(value) => u64::from(value),
-        ValueRef::Int(value) => value.cast_unsigned(),
-        ValueRef::Float(value) => value.to_bits(),
-        ValueRef::String(text) => {
-            let (first, last) = (text.as_bytes().first_chunk(), text.as_bytes().last_chunk());
-            let ends = first.zip(last).map(|(first, last)| {
-                u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(32)
-            });
-            let short = || text.bytes().fold(0, |sum, byte| sum << 8 | u64::from(byte));
-            ends.unwrap_or_else(short) ^ text.len() as u64
-        }
-    };
-    // The upper bits of a product depend on all bits of both.
-    let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - LATELY.ilog2());
-    usize::try_from(mixed).unwrap_or(0)
+/// A number that depends on all of the text's length and much of its ends.
+fn mixed(text: &str) -> u64 {
+    let (first, last) = (text.as_bytes().first_chunk(), text.as_bytes().last_chunk());
+    let ends = first.zip(last).map(|(first, last)| {
+        u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(32)
+    });
+    let short = || text.bytes().fold(0, |sum, byte| sum << 8 | u64::from(byte));
+    let number = ends.unwrap_or_else(short) ^ text.len() as u64;
+    // The upper bits of a product depend on all bits.
+    number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - LATELY.ilog2())
 }
 
-/// The values of one field over all caches.
+/// Values of one field.
 #[derive(Default)]
 struct Distinct {
     bools: HashSet<bool>,
@@ -105,34 +100,82 @@ struct Distinct {
 }
 
 impl Distinct {
-    /// Adds the values of another one, which can all be names of folders.
+    fn len(&self) -> usize {
+        self.bools.len() + self.ints.len() + self.texts.len()
+    }
+
+    /// Adds the values of another one.
     fn join(&mut self, other: Self) {
         self.bools.extend(other.bools);
         self.ints.extend(other.ints);
         self.texts.extend(other.texts);
     }
+}
 
-    fn len(&self) -> usize {
-        self.bools.len() + self.ints.len() + self.texts.len()
+/// Counts values up to one too many, or one that cannot be the name of a folder.
+struct Counting<'a> {
+    distinct: Distinct,
+    bools: Lately<bool>,
+    ints: Lately<i64>,
+    texts: Lately<&'a str>,
+}
+
+impl Counting<'_> {
+    fn new() -> Self {
+        Self {
+            distinct: Distinct::default(),
+            bools: Lately::new(),
+            ints: Lately::new(),
+            texts: Lately::new(),
+        }
     }
 
-    /// Notes a value; false when it cannot be the name of a folder.
-    fn note(&mut self, value: ValueRef<'_>) -> bool {
-        match value {
-            ValueRef::Bool(value) => {
-                self.bools.insert(value);
-            }
-            ValueRef::Int(value) => {
-                self.ints.insert(value);
-            }
-            ValueRef::String(text) if !self.texts.contains(text) => {
-                self.texts.insert(text.into());
-                return escape_component(text).is_some();
-            }
-            ValueRef::String(_) => {}
-            ValueRef::Float(_) => return false,
+    #[cold]
+    fn note(&mut self, add: impl FnOnce(&mut Distinct) -> bool) -> ControlFlow<()> {
+        match add(&mut self.distinct) && self.distinct.len() <= MAX_DISTINCT {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
         }
-        true
+    }
+}
+
+impl<'a> Visitor<'a> for Counting<'a> {
+    fn bool(&mut self, value: bool) -> ControlFlow<()> {
+        if self.bools.has(u64::from(value), value) {
+            return ControlFlow::Continue(());
+        }
+        self.note(|distinct| {
+            distinct.bools.insert(value);
+            true
+        })
+    }
+
+    fn int(&mut self, value: i64) -> ControlFlow<()> {
+        // Numbers of classes lie side by side, so that they are few lines of memory.
+        if self.ints.has(value.cast_unsigned(), value) {
+            return ControlFlow::Continue(());
+        }
+        self.note(|distinct| {
+            distinct.ints.insert(value);
+            true
+        })
+    }
+
+    fn float(&mut self, _: f64) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+
+    fn text(&mut self, value: &'a str) -> ControlFlow<()> {
+        if self.texts.has(mixed(value), value) {
+            return ControlFlow::Continue(());
+        }
+        self.note(|distinct| {
+            if distinct.texts.contains(value) {
+                return true;
+            }
+            distinct.texts.insert(value.into());
+            escape_component(value).is_some()
+        })
     }
 }
 
@@ -154,7 +197,7 @@ struct Count {
 impl Count {
     /// Counts the values of one piece of work.
     fn add(&self, piece: &[Rows<'_>]) {
-        let (mut distinct, mut lately) = (Distinct::default(), Lately::new());
+        let mut counting = Counting::new();
         for Rows {
             table,
             column,
@@ -164,20 +207,12 @@ impl Count {
             if self.fails.load(Relaxed) {
                 return;
             }
-            let counted = table.each_value(*column, rows, |value| {
-                let few =
-                    lately.has(value) || (distinct.note(value) && distinct.len() <= MAX_DISTINCT);
-                match few {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
-                }
-            });
-            if counted.is_break() {
+            if table.visit(*column, rows, &mut counting).is_break() {
                 self.fails.store(true, Relaxed);
             }
         }
         let mut all = self.distinct.lock().unwrap_or_else(PoisonError::into_inner);
-        all.join(distinct);
+        all.join(counting.distinct);
         if all.len() > MAX_DISTINCT {
             self.fails.store(true, Relaxed);
         }

@@ -20,6 +20,7 @@ use bytes::Bytes;
 
 use super::{Field, flat, holds};
 use crate::error::{Fault, FaultKind};
+use crate::parallel::in_parallel;
 
 pub(super) const MAGIC: &[u8; 6] = b"ARROW1";
 /// Magic and padding before the first message, in bytes.
@@ -63,28 +64,25 @@ impl TableFile {
         })
     }
 
-    /// Calls `take` with the columns of `fields` of each record batch, in order.
-    pub(super) fn for_each_batch(
-        self,
-        fields: &[Field],
-        mut take: impl FnMut(&RecordBatch) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+    /// The columns of `fields` of each record batch, in order, decoded by all cores: arrow looks at
+    /// every offset and every text.
+    pub(super) fn batches(self, fields: &[Field]) -> Result<Vec<RecordBatch>, Fault> {
         self.check_columns(fields)?;
         let decoder = FileDecoder::new(Arc::new(self.schema), self.version)
             .with_projection((0..fields.len()).collect());
-        for block in &self.blocks {
+        let decode = |block: &Block| {
             let (start, len) = extent(block);
             let data = self.buffer.slice_with_length(start, len);
             walled(|| {
                 check_message(block, &data)?;
-                let batch = decoder
+                decoder
                     .read_record_batch(block, &data)
                     .map_err(|error| arrow_fault(&error, block))?
-                    .ok_or_else(|| malformed("a record batch", "an empty message"))?;
-                take(&batch)
-            })?;
-        }
-        Ok(())
+                    .ok_or_else(|| malformed("a record batch", "an empty message"))
+            })
+        };
+        let batches = in_parallel(self.blocks.len(), |n| self.blocks.get(n).map(decode));
+        batches.into_iter().flatten().collect()
     }
 
     fn check_columns(&self, fields: &[Field]) -> Result<(), Fault> {
