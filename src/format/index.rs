@@ -122,7 +122,10 @@ mod tests {
         let view = IndexView::new(&[0; 49]);
         assert_eq!(view.rows().len(), 2);
         assert_eq!(view.range(1..9).len(), 1);
-        assert_eq!((view.range(2..9).len(), view.range(2..1).len()), (0, 0));
+        assert_eq!(
+            (view.range(2..9).len(), view.range(u64::MAX..u64::MAX).len()),
+            (0, 0)
+        );
         assert!(view.row(1).is_some() && view.row(2).is_none() && view.row(u64::MAX).is_none());
     }
 }
