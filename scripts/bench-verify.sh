@@ -14,6 +14,7 @@ cd "$(dirname "$0")/.."
 . scripts/setup.sh
 
 rounds=${1:-7}
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || { echo 'usage: scripts/bench-verify.sh [ROUNDS]' >&2; exit 2; }
 gib=${GIB:-1}
 dir=${DIR:-target/bench-verify}
 cores=$(nproc)
