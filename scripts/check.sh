@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 
 need fusermount3 fuse3
 need strace strace
+need cpio cpio
 need setpriv util-linux
 need python3 python3
 command -v cargo >/dev/null || { echo 'error: cargo is missing: install Rust from rustup' >&2; exit 1; }

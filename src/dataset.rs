@@ -49,6 +49,8 @@ pub enum Validated {
 pub struct Dataset {
     entries: Vec<Entry>,
     skipped: Vec<Error>,
+    /// By place in the list, also of those that were left out; see [`Dataset::sample_counts`].
+    sample_counts: Vec<u64>,
     /// Shared by all caches of the list, and by those that join it.
     limit: Arc<OpenFileLimit>,
 }
@@ -79,12 +81,19 @@ impl Dataset {
         let mut dataset = Self {
             entries: Vec::new(),
             skipped: Vec::new(),
+            sample_counts: Vec::with_capacity(paths.len()),
             limit,
         };
-        for opened in opened {
+        for (opened, path) in opened.into_iter().zip(paths) {
             match opened {
-                Ok(entry) => dataset.entries.push(entry),
-                Err(error) => dataset.skipped.push(error),
+                Ok(entry) => {
+                    dataset.sample_counts.push(entry.cache.sample_count());
+                    dataset.entries.push(entry);
+                }
+                Err(error) => {
+                    dataset.sample_counts.push(stated_count(path));
+                    dataset.skipped.push(error);
+                }
             }
         }
         match duplicates(&dataset.entries).into_iter().next() {
@@ -97,6 +106,12 @@ impl Dataset {
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// How many samples each cache of the list has, also those that were left out, as far as their
+    /// manifests can be read.
+    pub(crate) fn sample_counts(&self) -> &[u64] {
+        &self.sample_counts
     }
 
     /// What was wrong with the caches that were left out.
@@ -135,6 +150,13 @@ fn open_within(paths: &[PathBuf], first: usize, limit: &Arc<OpenFileLimit>) -> V
             })
         })
         .collect()
+}
+
+/// How many samples a cache that is refused states; 0 when it states none or beyond all reason.
+fn stated_count(path: &Path) -> u64 {
+    const MOST: u64 = 1 << 30;
+    let stated = Cache::read_manifest(path).map(|(manifest, _)| manifest.sample_count);
+    stated.ok().filter(|count| *count <= MOST).unwrap_or(0)
 }
 
 /// An [`Error::DuplicateCacheId`] for each entry whose identity an earlier one has, with the entry's

@@ -11,6 +11,7 @@ mod counters;
 mod damage;
 mod entry_attrs;
 mod in_flight;
+mod inodes;
 mod joined;
 mod lazy_file;
 mod log_level;
@@ -45,10 +46,11 @@ use caches::{Caches, Mounted};
 use control::SeenTexts;
 use damage::Damage;
 use in_flight::InFlight;
+use inodes::Inodes;
 use lazy_file::LazyFile;
 use log_level::LogLevel;
 use migration::Migration;
-use node::{MAX_SAMPLES, MAX_SLOTS, Node};
+use node::Node;
 use payloads::Payloads;
 use prefetch::Prefetch;
 use rescan::Rescan;
@@ -58,7 +60,7 @@ use slow::SlowReads;
 use snapshots::Snapshots;
 use views::Views;
 
-use crate::dataset::{Dataset, Entry};
+use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::format::MANIFEST_FILE;
 use crate::format::manifest::FormatVersion;
@@ -127,6 +129,7 @@ impl Default for VfsOptions {
 pub struct Vfs {
     options: VfsOptions,
     dataset: Dataset,
+    inodes: Inodes,
     caches: Caches,
     skipped: Vec<String>,
     started: SystemTime,
@@ -152,14 +155,13 @@ impl Vfs {
     /// A tree over `dataset`.
     ///
     /// # Errors
-    /// [`Error::Refused`] for more caches or samples than inode numbers can tell apart;
+    /// [`Error::Refused`] for more samples than inode numbers can tell apart;
     /// [`Error::View`] for a view that was asked for and cannot be shown.
     pub fn new(dataset: Dataset, options: VfsOptions) -> Result<Self> {
-        for entry in dataset.entries() {
-            check_numbers(entry)?;
-        }
+        let inodes = Inodes::new(&dataset)?;
         let caches = Caches::new(dataset.entries(), &options);
         let views = Views::new(&caches, &options)?;
+        inodes.add_views(&views.folder_bounds());
         let started = SystemTime::now();
         Ok(Self {
             skipped: dataset.skipped().iter().map(Error::chain).collect(),
@@ -179,6 +181,7 @@ impl Vfs {
             snapshots: Snapshots::default(),
             seen_texts: SeenTexts::default(),
             views,
+            inodes,
             joined: LazyFile::default(),
             caches,
             dataset,
@@ -197,7 +200,7 @@ impl Vfs {
         self.counters.note_time(request, took);
         if request == Request::Read
             && self.slow.is_slow(took)
-            && let Some(Node::Sample(slot, sample)) = Node::of(ino)
+            && let Some(Node::Sample(slot, sample)) = self.inodes.node(ino)
         {
             self.slow.note((slot, sample), took, Instant::now());
         }
@@ -234,18 +237,11 @@ impl Vfs {
         self.at_slot(slot).ok_or(VfsError::NotFound)
     }
 
-    fn node(&self, ino: Ino) -> Result<Node, VfsError> {
-        Node::of(ino).ok_or(VfsError::NotFound)
+    fn ino(&self, node: Node) -> Ino {
+        self.inodes.number(node)
     }
-}
 
-/// Whether inode numbers can tell the cache and its samples apart.
-fn check_numbers(entry: &Entry) -> Result<()> {
-    if entry.position as u64 >= MAX_SLOTS || entry.cache.sample_count() > MAX_SAMPLES {
-        let reason = format!(
-            "too many caches (over {MAX_SLOTS}) or samples (over {MAX_SAMPLES}) for one mount"
-        );
-        return Err(Error::refused(entry.cache.dir(), reason));
+    fn node(&self, ino: Ino) -> Result<Node, VfsError> {
+        self.inodes.node(ino).ok_or(VfsError::NotFound)
     }
-    Ok(())
 }

@@ -22,6 +22,8 @@ mod attributes;
 mod control;
 #[path = "vfs/damage.rs"]
 mod damage;
+#[path = "vfs/inodes.rs"]
+mod inodes;
 #[path = "vfs/migrate.rs"]
 mod migrate;
 #[path = "vfs/model.rs"]

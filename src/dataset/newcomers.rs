@@ -61,6 +61,7 @@ impl Dataset {
         let mut found = Self {
             entries: Vec::new(),
             skipped,
+            sample_counts: Vec::new(),
             limit: Arc::clone(&self.limit),
         };
         for opened in open_within(&fresh, first.unwrap_or(0), &self.limit) {

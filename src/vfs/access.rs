@@ -52,8 +52,10 @@ impl Permissions {
         }
     }
 
-    /// Bits of a folder that whoever may read the files may list and enter.
-    pub(super) fn dir(self) -> u16 {
-        self.file | (self.file >> 2)
+    /// Bits of a folder that whoever may read the files may list and enter. Its owner may write, too:
+    /// nothing changes in the tree, but a copy of it can be removed again.
+    pub(super) fn dir(self, options: &VfsOptions) -> u16 {
+        let umask = u16::try_from(options.umask.unwrap_or(0) & 0o777).unwrap_or(0o777);
+        self.file | (self.file >> 2) | ((self.file >> 1) & 0o200 & !umask)
     }
 }

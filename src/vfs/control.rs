@@ -98,7 +98,7 @@ impl Vfs {
         Some(Attr {
             perm: 0o600,
             ttl: Ttl::Never,
-            ..self.plain(node.ino(), FileKind::File, text.len() as u64, changed)
+            ..self.plain(self.ino(node), FileKind::File, text.len() as u64, changed)
         })
     }
 

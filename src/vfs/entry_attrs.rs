@@ -69,7 +69,7 @@ impl Vfs {
     }
 
     fn needs_disk(&self, ino: Ino) -> bool {
-        match Node::of(ino) {
+        match self.inodes.node(ino) {
             Some(Node::Sample(slot, sample)) => {
                 let mounted = self.at_slot(slot);
                 mounted.is_some_and(|mounted| !mounted.cache().remembers_len(sample))

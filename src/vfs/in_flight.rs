@@ -154,7 +154,7 @@ impl Vfs {
 
     /// Notes that this thread's request needs the record of a sample.
     pub(super) fn at_sample(&self, slot: u64, sample: u64) {
-        let ino = Node::Sample(slot, sample).ino();
+        let ino = self.ino(Node::Sample(slot, sample));
         // Reading the row may hang, and is then what is waited for.
         at(ino, NO_SHARD);
         if let Some(mounted) = self.at_slot(slot)
@@ -168,7 +168,7 @@ impl Vfs {
     pub(super) fn slow_requests(&self) -> Vec<SlowRequest> {
         let slow = self.in_flight.older_than(LONG).into_iter();
         slow.map(|(request, ino, shard, age)| {
-            let (slot, sample, table) = match Node::of(ino) {
+            let (slot, sample, table) = match self.inodes.node(ino) {
                 Some(Node::Sample(slot, sample)) => (Some(slot), Some(sample), INDEX_FILE),
                 Some(Node::Metadata(slot)) => (Some(slot), None, METADATA_FILE),
                 _ => (None, None, ""),

@@ -27,7 +27,7 @@ impl Vfs {
     pub(super) fn joined_attr(&self) -> Result<Attr, VfsError> {
         let len = self.joined_table()?.len();
         let permissions = shared_permissions(&self.caches, &self.options, |_| true);
-        let ino = Node::JoinedTable.ino();
+        let ino = self.ino(Node::JoinedTable);
         Ok(Attr {
             perm: permissions.file,
             uid: permissions.uid,

@@ -289,7 +289,7 @@ impl Vfs {
 
     /// Makes one sample ready.
     fn read_ahead(&self, sample: Ino) {
-        let Some(Node::Sample(slot, number)) = Node::of(sample) else {
+        let Some(Node::Sample(slot, number)) = self.inodes.node(sample) else {
             return;
         };
         let bytes = match self.fetch(slot, number) {

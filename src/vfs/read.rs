@@ -83,7 +83,7 @@ impl Vfs {
         if self.is_unmade(ino) {
             return true;
         }
-        let Some(Node::Sample(slot, sample)) = Node::of(ino) else {
+        let Some(Node::Sample(slot, sample)) = self.inodes.node(ino) else {
             return false;
         };
         let Some(mounted) = self.at_slot(slot) else {
@@ -159,7 +159,7 @@ impl Vfs {
         let Some(told) = mounted.cache().correct_len(sample, len) else {
             return Ok(());
         };
-        let ino = Node::Sample(mounted.slot(), sample).ino();
+        let ino = self.ino(Node::Sample(mounted.slot(), sample));
         self.forget.forget(ino, Stale::Attributes);
         // It would give out the first bytes as if they were all, or zeros after them.
         let cache = mounted.cache();

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use serde_json::json;
 
 use super::control::later_than;
-use super::{Node, Stale, Vfs, VfsError, Written, check_numbers};
+use super::{Node, Stale, Vfs, VfsError, Written};
 use crate::dataset::{Dataset, Entry, Newcomers};
 use crate::error::Error;
 
@@ -85,16 +85,16 @@ impl Vfs {
         let Newcomers { dataset, gone } = find(&self.dataset, &known);
         let mut refused: Vec<String> = dataset.skipped().iter().map(Error::chain).collect();
         let mut added = Vec::new();
-        for entry in dataset.entries() {
-            match check_numbers(entry) {
-                Ok(()) => added.push(entry.clone()),
+        for entry in self.inodes.join(dataset.entries()) {
+            match entry {
+                Ok(entry) => added.push(entry.clone()),
                 Err(error) => refused.push(error.chain()),
             }
         }
         if !added.is_empty() {
             self.caches.join(&added, &self.options);
             for folder in [Node::Samples, Node::Caches, Node::ByName] {
-                self.forget.forget(folder.ino(), Stale::Everything);
+                self.forget.forget(self.ino(folder), Stale::Everything);
             }
         }
         for entry in &added {

@@ -451,7 +451,7 @@ impl Vfs {
         if found.samples.len() < MOST_LISTED {
             found.samples.insert((slot, sample));
         }
-        let ino = Node::Sample(slot, sample).ino();
+        let ino = self.ino(Node::Sample(slot, sample));
         self.forget.forget(ino, Stale::Everything);
     }
 

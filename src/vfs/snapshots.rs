@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::inodes::SNAPSHOTS;
 use super::node::ControlFile;
 
 /// Texts that are kept for readers, and bytes that they take together; older ones are stale.
@@ -64,7 +65,7 @@ impl Snapshots {
             state,
             since: Instant::now(),
         };
-        *next += 1;
+        *next = (*next + 1) % SNAPSHOTS;
         texts.push_back(snapshot.clone());
         let mut bytes: usize = texts.iter().map(|snapshot| snapshot.text.len()).sum();
         while texts.len() > KEPT || (bytes > KEPT_BYTES && texts.len() > 1) {

@@ -93,7 +93,7 @@ impl Vfs {
     #[must_use]
     pub fn is_static_dir(&self, ino: Ino) -> bool {
         !matches!(
-            Node::of(ino),
+            self.inodes.node(ino),
             Some(Node::Control | Node::Samples | Node::Caches | Node::ByName) | None
         )
     }
@@ -162,7 +162,7 @@ impl Vfs {
                 },
             };
             let entry = DirEntry {
-                ino: node.ino(),
+                ino: self.ino(node),
                 next_offset: position + 1,
                 kind,
                 name,
@@ -240,7 +240,7 @@ impl Vfs {
     }
 
     pub(super) fn attr(&self, node: Node) -> Result<Attr, VfsError> {
-        let ino = node.ino();
+        let ino = self.ino(node);
         let caches = u32::try_from(self.caches.len()).unwrap_or(u32::MAX - 2);
         let folder = |subfolders: u32, mtime| {
             let attr = self.plain(ino, FileKind::Directory, 0, mtime);
@@ -354,7 +354,7 @@ impl Vfs {
     }
 
     pub(super) fn snapshot_attr(&self, snapshot: &Snapshot) -> Attr {
-        let ino = Node::Snapshot(snapshot.number).ino();
+        let ino = self.ino(Node::Snapshot(snapshot.number));
         let len = snapshot.text.len() as u64;
         Attr {
             ttl: Ttl::Never,
@@ -365,7 +365,7 @@ impl Vfs {
     fn of_cache(&self, ino: Ino, mounted: &Mounted, kind: FileKind, size: u64) -> Attr {
         let Permissions { uid, gid, file } = mounted.permissions;
         let perm = match kind {
-            FileKind::Directory => mounted.permissions.dir(),
+            FileKind::Directory => mounted.permissions.dir(&self.options),
             _ => file,
         };
         Attr {
@@ -384,7 +384,7 @@ impl Vfs {
             mtime,
             kind,
             perm: match kind {
-                FileKind::Directory => 0o555,
+                FileKind::Directory => 0o755,
                 _ => 0o444,
             },
             nlink: 1,

@@ -19,8 +19,9 @@ use self::folders::TOP;
 use self::index::{Named, Names, ViewIndex};
 use super::access::Permissions;
 use super::caches::Caches;
+use super::inodes::MAX_VIEWS;
 use super::lazy_file::LazyFile;
-use super::node::{MAX_VIEWS, Node};
+use super::node::Node;
 use super::{Attr, FileKind, Ino, Vfs, VfsError, VfsOptions};
 use crate::dataset::Entry;
 use crate::error::{Error, Result};
@@ -165,6 +166,15 @@ impl Views {
         };
         let shown = self.list.iter().filter(|shown| shown.view.shows(subject));
         u32::try_from(shown.count()).unwrap_or(u32::MAX - 1)
+    }
+
+    /// Most folders that each view can have.
+    pub(super) fn folder_bounds(&self) -> Vec<u64> {
+        let entries = self.corpus.entries();
+        let bounds = self.list.iter();
+        bounds
+            .map(|shown| shown.view.folder_bound(entries))
+            .collect()
     }
 
     pub(super) fn permissions(&self, view: u32) -> Option<Permissions> {
@@ -317,9 +327,9 @@ impl Vfs {
                 subfolders.unwrap_or(0).saturating_add(2)
             }
         };
-        let ino = Node::ViewDir(view, folder).ino();
+        let ino = self.ino(Node::ViewDir(view, folder));
         Ok(Attr {
-            perm: permissions.dir(),
+            perm: permissions.dir(&self.options),
             uid: permissions.uid,
             gid: permissions.gid,
             nlink,
@@ -332,10 +342,10 @@ impl Vfs {
     /// others go on.
     #[must_use]
     pub fn finds_slowly(&self, parent: Ino, name: &OsStr) -> bool {
-        match Node::of(parent) {
+        match self.inodes.node(parent) {
             Some(Node::Root) => name == METADATA_FILE && !self.joined.is_made(),
             Some(Node::ViewDir(view, TOP)) if name == LINES_FILE => {
-                self.is_unmade(Node::ViewLines(view).ino())
+                self.is_unmade(self.ino(Node::ViewLines(view)))
             }
             _ => self.lists_slowly(parent),
         }
@@ -344,7 +354,7 @@ impl Vfs {
     /// Whether [`Vfs::readdir`] of a folder would take long, because its view has to be built first.
     #[must_use]
     pub fn lists_slowly(&self, ino: Ino) -> bool {
-        match Node::of(ino) {
+        match self.inodes.node(ino) {
             Some(Node::ViewDir(view, _)) => {
                 let shown = self.views.shown(view);
                 shown.is_some_and(|shown| shown.index.get().is_none())
@@ -357,7 +367,7 @@ impl Vfs {
     /// first.
     #[must_use]
     pub fn is_unmade(&self, ino: Ino) -> bool {
-        match Node::of(ino) {
+        match self.inodes.node(ino) {
             Some(Node::JoinedTable) => !self.joined.is_made(),
             Some(Node::ViewLines(view)) => self
                 .views

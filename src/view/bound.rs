@@ -134,6 +134,25 @@ impl View {
         text || !self.template().is_bounded() || !self.template().is_unique(entries.len())
     }
 
+    /// More folders than the view has, its own included; for paths of no fixed depth, more than
+    /// nearly all have.
+    #[must_use]
+    pub fn folder_bound(&self, entries: &[Entry]) -> u64 {
+        /// Folders of a sample that is alone in each of them.
+        const DEPTH: u64 = 16;
+        /// A short list may have long paths.
+        const LEAST: u64 = 1 << 16;
+        let shown = entries.iter().enumerate();
+        let shown = shown.filter(|(cache, _)| self.shows_cache(*cache));
+        let samples = shown.map(|(_, entry)| entry.cache.sample_count());
+        let samples = samples.fold(0_u64, u64::saturating_add);
+        let folders = match self.template().folder_depth() {
+            Some(depth) => samples.saturating_mul(depth as u64),
+            None => samples.saturating_mul(DEPTH).max(LEAST),
+        };
+        folders.saturating_add(1)
+    }
+
     pub(super) fn binding(&self, cache: usize) -> Option<&Binding> {
         self.bindings.get(cache)?.as_ref()
     }

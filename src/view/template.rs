@@ -167,6 +167,13 @@ impl Template {
         self.has_fixed_depth
     }
 
+    /// How many folders each path leads through, where all paths have the same number.
+    #[must_use]
+    pub fn folder_depth(&self) -> Option<usize> {
+        let folders = self.components.len().saturating_sub(1);
+        self.has_fixed_depth.then_some(folders)
+    }
+
     /// Whether every path starts with the component `name`.
     #[must_use]
     pub fn starts_with(&self, name: &str) -> bool {

@@ -49,17 +49,17 @@ fn a_size_that_was_seen_is_known_without_the_shard() {
 fn nobody_gets_a_bit_that_the_cache_does_not_give() {
     let cache = tiny();
     for (index, folder, file, dir) in [
-        (0o644, 0o755, 0o444, 0o555),
-        (0o777, 0o777, 0o444, 0o555),
-        (0o640, 0o755, 0o440, 0o550),
-        (0o600, 0o755, 0o400, 0o500),
-        (0o604, 0o755, 0o404, 0o505),
+        (0o644, 0o755, 0o444, 0o755),
+        (0o777, 0o777, 0o444, 0o755),
+        (0o640, 0o755, 0o440, 0o750),
+        (0o600, 0o755, 0o400, 0o700),
+        (0o604, 0o755, 0o404, 0o705),
         // Who may not enter the folder may not read what is in it.
-        (0o644, 0o750, 0o440, 0o550),
-        (0o644, 0o700, 0o400, 0o500),
-        (0o644, 0o705, 0o404, 0o505),
-        (0o644, 0o754, 0o440, 0o550),
-        (0o444, 0o711, 0o444, 0o555),
+        (0o644, 0o750, 0o440, 0o750),
+        (0o644, 0o700, 0o400, 0o700),
+        (0o644, 0o705, 0o404, 0o705),
+        (0o644, 0o754, 0o440, 0o750),
+        (0o444, 0o711, 0o444, 0o755),
     ] {
         chmod(&cache, index, folder);
         let found = modes(&tree_of(&[&cache]));
@@ -71,9 +71,10 @@ fn nobody_gets_a_bit_that_the_cache_does_not_give() {
     }
     chmod(&cache, 0o600, 0o700);
     for (umask, file, dir) in [
-        (0o000, 0o444, 0o555),
-        (0o077, 0o400, 0o500),
-        (0o027, 0o440, 0o550),
+        (0o000, 0o444, 0o755),
+        (0o077, 0o400, 0o700),
+        (0o027, 0o440, 0o750),
+        (0o222, 0o444, 0o555),
         (0o777, 0, 0),
     ] {
         let options = VfsOptions {
@@ -97,9 +98,9 @@ fn a_group_that_the_folder_does_not_have_enters_as_others_do() {
         return;
     }
     chmod(&cache, 0o644, 0o750);
-    assert_eq!(modes(&tree_of(&[&cache])), (0o400, 0o500));
+    assert_eq!(modes(&tree_of(&[&cache])), (0o400, 0o700));
     chmod(&cache, 0o644, 0o705);
-    assert_eq!(modes(&tree_of(&[&cache])), (0o444, 0o555));
+    assert_eq!(modes(&tree_of(&[&cache])), (0o444, 0o755));
 }
 
 #[test]

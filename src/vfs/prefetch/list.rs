@@ -176,7 +176,7 @@ impl Vfs {
             return Err(format!("not below {}", self.options.mountpoint.display()));
         }
         match self.walk(below.unwrap_or(line)) {
-            Ok(node @ Node::Sample(..)) => Ok(node.ino()),
+            Ok(node @ Node::Sample(..)) => Ok(self.ino(node)),
             Ok(_) => Err("not a sample".to_owned()),
             Err(VfsError::NotFound | VfsError::NotADirectory | VfsError::NameTooLong) => {
                 Err("no such sample".to_owned())
@@ -191,7 +191,7 @@ impl Vfs {
         let mounted = self.by_decimal(OsStr::from_bytes(id))?;
         let sample = parse_decimal(OsStr::from_bytes(sample))?;
         let exists = sample < mounted.cache().sample_count();
-        exists.then(|| Node::Sample(mounted.slot(), sample).ino())
+        exists.then(|| self.ino(Node::Sample(mounted.slot(), sample)))
     }
 
     /// The node at a path below the root. Links are followed; nothing is read of samples.
@@ -211,7 +211,7 @@ impl Vfs {
                 Node::ViewDir(view, folder) => self
                     .find_in_view(view, folder, name)?
                     .ok_or(VfsError::NotFound)?,
-                other => self.node(self.lookup(other.ino(), name)?.ino)?,
+                other => self.node(self.lookup(self.ino(other), name)?.ino)?,
             };
             if let Node::NameLink(slot) = at {
                 at = Node::SampleDir(slot);

@@ -35,7 +35,7 @@ impl Vfs {
     pub(in crate::vfs) fn view_lines_attr(&self, view: u32) -> Result<Attr, VfsError> {
         let len = self.view_lines(view)?.len();
         let permissions = self.views.permissions(view).ok_or(VfsError::NotFound)?;
-        let ino = Node::ViewLines(view).ino();
+        let ino = self.ino(Node::ViewLines(view));
         Ok(Attr {
             perm: permissions.file,
             uid: permissions.uid,

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use super::super::inodes::Inodes;
 use super::super::{DirEntry, FileKind, Node, Vfs, VfsError};
 use super::folders::TOP;
 use super::index::{Names, ViewIndex};
@@ -32,6 +33,7 @@ impl Vfs {
             fixed.push((LINES_FILE, Node::ViewLines(view)));
         }
         let mut listing = Listing {
+            inodes: &self.inodes,
             position: 0,
             start: offset,
             sink,
@@ -100,6 +102,7 @@ impl Vfs {
 
 /// A listing that is under way.
 struct Listing<'a> {
+    inodes: &'a Inodes,
     /// Position of the next entry.
     position: u64,
     /// Entries before this position are not wanted.
@@ -124,7 +127,7 @@ impl Listing<'_> {
             return true;
         }
         (self.sink)(DirEntry {
-            ino: node.ino(),
+            ino: self.inodes.number(node),
             next_offset: self.position,
             kind,
             name: OsStr::from_bytes(name),
