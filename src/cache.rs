@@ -5,6 +5,7 @@ mod gates;
 mod record;
 mod rows;
 mod sizes;
+mod sums;
 mod survey;
 mod validate;
 
@@ -18,8 +19,9 @@ use gates::Gates;
 pub use gates::{Level, Verified};
 pub use record::Record;
 use sizes::Sizes;
+pub use sums::DecodedSums;
 pub use survey::Survey;
-pub use validate::{DecodedSums, FileCheck};
+pub use validate::FileCheck;
 
 use crate::error::{Error, Fault, FaultKind, Result};
 use crate::format::digest::Sha256Digest;
@@ -70,7 +72,7 @@ impl Cache {
     /// naming the file, or [`Error::Io`].
     pub fn open(dir: &Path, limit: &Arc<OpenFileLimit>) -> Result<Self> {
         let (manifest, manifest_bytes) = Self::read_manifest(dir)?;
-        let shards = open_shards(dir, &manifest, limit)?;
+        let (shards, changed) = open_shards(dir, &manifest, limit)?;
         let index = MappedFile::open(&dir.join(INDEX_FILE))?;
         rows::check(&dir.join(INDEX_FILE), index.as_ref(), &manifest)?;
         let metadata = MappedFile::open(&dir.join(METADATA_FILE))?;
@@ -80,7 +82,7 @@ impl Cache {
             envelope: Envelope::new(&manifest.schema),
             dir_info: storage::stat(dir)?,
             dir: dir.to_path_buf(),
-            gates: Gates::new(manifest.shards.len()),
+            gates: Gates::new(&changed, metadata.info().changed, index.info().changed),
             manifest,
             manifest_bytes,
             table,
@@ -111,19 +113,34 @@ impl Cache {
         self.gates.verified()
     }
 
+    /// A number that differs after each change of what [`Cache::verified`] and
+    /// [`Cache::changed_shards`] say.
+    #[must_use]
+    pub fn verification_changes(&self) -> u64 {
+        self.gates.turns()
+    }
+
     /// Takes it from somebody who knows that all checksums were compared at `at`, and that no file
     /// has changed since.
     pub fn trust(&self, at: SystemTime) {
         self.gates.trust(at);
     }
 
-    /// Whether bytes of `sample` may be given out, as far as checksums tell. May hash its shard.
+    /// Whether bytes of `sample` that were read before may be given out, as far as checksums tell.
     ///
     /// # Errors
     /// [`FaultKind::Checksum`] when they may not; [`Error::NoSuchSample`]; [`Error::Io`].
     pub fn admit(&self, sample: u64) -> Result<()> {
         let (_, shard) = self.row(sample)?;
-        self.gates.pass(self, shard)
+        self.gates.pass_again(self, shard)
+    }
+
+    /// The names of the shards that have changed since they were opened or found right, and were not
+    /// compared since.
+    pub fn changed_shards(&self) -> impl Iterator<Item = &str> {
+        let shards = self.manifest.shards.iter().enumerate();
+        let changed = shards.filter(|(n, _)| self.gates.has_changed(*n));
+        changed.map(|(_, shard)| shard.name.as_str())
     }
 
     /// What is known to be right of `sample`: its shard's checksum, if it was compared, and its
@@ -389,20 +406,28 @@ impl Cache {
     }
 }
 
-fn open_shards(dir: &Path, manifest: &Manifest, limit: &Arc<OpenFileLimit>) -> Result<ShardFiles> {
+/// The shards, and when each has changed last.
+fn open_shards(
+    dir: &Path,
+    manifest: &Manifest,
+    limit: &Arc<OpenFileLimit>,
+) -> Result<(ShardFiles, Vec<i64>)> {
     let folder = dir.join(SHARDS_DIR);
     let mut paths = Vec::with_capacity(manifest.shards.len());
     let mut seen = Vec::with_capacity(manifest.shards.len());
+    let mut changed = Vec::with_capacity(manifest.shards.len());
     for shard in &manifest.shards {
         let path = folder.join(shard.name.as_str());
-        seen.push(check_shard(&path, shard)?);
+        let info = check_shard(&path, shard)?;
+        seen.push(info.identity);
+        changed.push(info.changed);
         paths.push(path);
     }
-    Ok(ShardFiles::new(paths, seen, limit))
+    Ok((ShardFiles::new(paths, seen, limit), changed))
 }
 
 /// A shard is a file of the length that the manifest says.
-fn check_shard(path: &Path, shard: &ShardEntry) -> Result<FileIdentity> {
+fn check_shard(path: &Path, shard: &ShardEntry) -> Result<FileInfo> {
     let info = storage::stat(path)?;
     if info.is_dir {
         let reason = "a shard must be a file, found a folder";
@@ -416,7 +441,7 @@ fn check_shard(path: &Path, shard: &ShardEntry) -> Result<FileIdentity> {
         )
         .in_file(path));
     }
-    Ok(info.identity)
+    Ok(info)
 }
 
 fn open_table(path: &Path, file: &MappedFile, manifest: &Manifest) -> Result<Table> {

@@ -102,6 +102,8 @@ pub struct FileInfo {
     pub mode: u32,
     /// Last change of the content.
     pub mtime: SystemTime,
+    /// See [`StoredFile::changed`].
+    pub changed: i64,
     /// Whether it is a folder.
     pub is_dir: bool,
 }
@@ -123,6 +125,7 @@ impl FileInfo {
             gid: meta.gid(),
             mode: meta.mode() & 0o7777,
             mtime,
+            changed: change_time(meta),
             is_dir: meta.is_dir(),
         }
     }
@@ -179,10 +182,12 @@ pub fn list_dir(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// When the file's bytes or attributes last changed, in nanoseconds.
+/// The times at which the file's bytes and attributes last changed, as one number: it is compared, and
+/// nothing else. Both count, since some file systems keep only one of them.
 fn change_time(meta: &fs::Metadata) -> i64 {
-    let seconds = meta.ctime().wrapping_mul(1_000_000_000);
-    seconds.wrapping_add(meta.ctime_nsec())
+    let nanos = |seconds: i64, nanos| seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos);
+    let modified = nanos(meta.mtime(), meta.mtime_nsec());
+    nanos(meta.ctime(), meta.ctime_nsec()).wrapping_add(modified.rotate_left(1))
 }
 
 /// A regular file opened for reading by offset.
@@ -190,6 +195,8 @@ fn change_time(meta: &fs::Metadata) -> i64 {
 pub struct StoredFile {
     file: File,
     identity: FileIdentity,
+    /// When it had changed last as it was opened.
+    opened: i64,
     /// When it was last seen to have changed; see [`StoredFile::read_exact_at`].
     changed: AtomicI64,
 }
@@ -224,11 +231,12 @@ impl StoredFile {
         }
         let info = FileInfo::new(&meta);
         let identity = info.identity;
-        let changed = AtomicI64::new(change_time(&meta));
+        let opened = info.changed;
         let file = Self {
             file,
             identity,
-            changed,
+            opened,
+            changed: AtomicI64::new(opened),
         };
         Ok((file, info))
     }
@@ -237,6 +245,41 @@ impl StoredFile {
     #[must_use]
     pub fn identity(&self) -> FileIdentity {
         self.identity
+    }
+
+    /// A number that differs after each change of the file, as of the last read.
+    #[must_use]
+    pub fn changed(&self) -> i64 {
+        self.changed.load(Ordering::Acquire)
+    }
+
+    /// [`StoredFile::changed`] as of the moment when it was opened.
+    #[must_use]
+    pub fn changed_at_open(&self) -> i64 {
+        self.opened
+    }
+
+    /// [`StoredFile::changed`] as of now.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn look_for_changes(&self) -> io::Result<i64> {
+        loop {
+            let before = self.changed();
+            let now = change_time(&self.file.metadata()?);
+            if self.note_change(before, now) {
+                return Ok(now);
+            }
+        }
+    }
+
+    /// Notes a change. Only whoever knew the state before it may: what another thread saw meanwhile
+    /// may be newer.
+    fn note_change(&self, before: i64, now: i64) -> bool {
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        self.changed
+            .compare_exchange(before, now, order.0, order.1)
+            .is_ok()
     }
 
     /// Fills `buf` from byte `offset` on. A file that somebody cuts meanwhile reads as zeros for a
@@ -258,7 +301,7 @@ impl StoredFile {
         }
         let end = offset.saturating_add(buf.len() as u64);
         for _ in 0..MOST_CHANGES {
-            let before = self.changed.load(Ordering::Acquire);
+            let before = self.changed();
             self.file.read_exact_at(buf, offset)?;
             let meta = self.file.metadata()?;
             let now = change_time(&meta);
@@ -266,7 +309,7 @@ impl StoredFile {
             if now == before && meta.len() >= end {
                 return Ok(());
             }
-            self.changed.store(now, Ordering::Release);
+            self.note_change(before, now);
         }
         let reason = format!(
             "it changed during each of {MOST_CHANGES} reads in a row; it can be read once nobody writes it"

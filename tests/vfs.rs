@@ -18,6 +18,8 @@ mod metrics;
 
 #[path = "vfs/attributes.rs"]
 mod attributes;
+#[path = "vfs/changed.rs"]
+mod changed;
 #[path = "vfs/control.rs"]
 mod control;
 #[path = "vfs/damage.rs"]

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::Cache;
+use super::{Cache, FileCheck};
 use crate::error::{Error, Fault, Result};
 use crate::format::envelope::Envelope;
 use crate::format::index::IndexRow;
@@ -31,6 +31,8 @@ const LIKELY_HEAD: u64 = 512;
 const SMALL_RECORD: u64 = 4 << 10;
 /// Bytes of a record that the system is asked for ahead of reading, at most.
 const MOST_AHEAD: u64 = 1 << 20;
+/// A shard that changed so many times in a row while it was read is not read.
+const MOST_CHANGES: usize = 16;
 /// Buffers above this size are given back after use.
 const KEEP_BUFFER: usize = 4 << 20;
 
@@ -117,6 +119,8 @@ pub struct Record<'a> {
     /// The first bytes of the stored payload, as far as they were read with the head.
     ahead: &'a [u8],
     rest: &'a mut Buffer,
+    /// Whether it passed, so that what is read of it has to as well.
+    admitted: bool,
 }
 
 impl Cache {
@@ -264,10 +268,22 @@ impl Cache {
         wanted: u64,
         work: impl FnOnce(&mut Record<'_>) -> T,
     ) -> Result<T> {
-        self.with_stored_record(sample, wanted, |record| {
-            self.gates.pass(self, record.shard)?;
-            Ok(work(record))
-        })?
+        let (_, shard) = self.row(sample)?;
+        let mut work = Some(work);
+        for _ in 0..MOST_CHANGES {
+            let before = self.gates.known(shard);
+            let done = self.with_stored_record(sample, wanted, |record| {
+                if self.gates.pass(self, shard, record.file)? != before {
+                    return Ok(None);
+                }
+                record.admitted = true;
+                Ok(work.take().map(|work| work(record)))
+            })??;
+            if let Some(done) = done {
+                return Ok(done);
+            }
+        }
+        Err(self.restless(shard))
     }
 
     /// [`Cache::with_record`] whatever checksums say, for whoever checks.
@@ -307,6 +323,7 @@ impl Cache {
                 layout,
                 ahead: scratch.head.get(payload_at..).unwrap_or_default(),
                 rest: &mut scratch.rest,
+                admitted: false,
             };
             Ok(work(&mut record))
         })
@@ -401,15 +418,61 @@ impl Cache {
             .map_err(damaged)
     }
 
-    fn read_at(&self, shard: usize, file: &StoredFile, buf: &mut [u8], offset: u64) -> Result<()> {
+    pub(super) fn read_at(
+        &self,
+        shard: usize,
+        file: &StoredFile,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> Result<()> {
         file.read_exact_at(buf, offset).map_err(|source| {
             let action = format!("read {} bytes at offset {offset}", buf.len());
             Error::io(self.shards.path(shard), action, source)
-        })
+        })?;
+        self.gates.see(self, FileCheck::Shard(shard), file);
+        Ok(())
+    }
+
+    /// [`Cache::read_at`] of bytes that are given out: they are of a state of the shard that passes.
+    fn read_admitted(
+        &self,
+        shard: usize,
+        file: &StoredFile,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> Result<()> {
+        for _ in 0..MOST_CHANGES {
+            let before = self.gates.known(shard);
+            self.read_at(shard, file, buf, offset)?;
+            if self.gates.pass(self, shard, file)? == before {
+                return Ok(());
+            }
+        }
+        Err(self.restless(shard))
+    }
+
+    #[cold]
+    fn restless(&self, shard: usize) -> Error {
+        let reason = "it changes again and again; it can be read once nobody writes it";
+        Error::refused(self.shards.path(shard), reason)
     }
 
     fn in_record(&self, fault: Fault, sample: u64, shard: usize, offset: u64) -> Error {
         fault.at(offset).in_sample(&self.shards.path(shard), sample)
+    }
+}
+
+fn read_payload(
+    cache: &Cache,
+    admitted: bool,
+    shard: usize,
+    file: &StoredFile,
+    out: &mut [u8],
+    offset: u64,
+) -> Result<()> {
+    match admitted {
+        true => cache.read_admitted(shard, file, out, offset),
+        false => cache.read_at(shard, file, out, offset),
     }
 }
 
@@ -461,7 +524,14 @@ impl Record<'_> {
             return Err(self.damaged(fault));
         }
         let offset = self.layout.payload_offset + offset;
-        self.cache.read_at(self.shard, self.file, out, offset)
+        read_payload(
+            self.cache,
+            self.admitted,
+            self.shard,
+            self.file,
+            out,
+            offset,
+        )
     }
 
     /// Decodes the whole payload into `out`, whose length must be [`Record::decoded_len`].
@@ -481,8 +551,9 @@ impl Record<'_> {
                     self.cache
                         .in_record(fault, self.sample, self.shard, self.layout.payload_offset)
                 })?;
-                self.cache
-                    .read_at(self.shard, self.file, rest, self.layout.payload_offset)?;
+                let offset = self.layout.payload_offset;
+                let (cache, admitted) = (self.cache, self.admitted);
+                read_payload(cache, admitted, self.shard, self.file, rest, offset)?;
                 &*rest
             }
         };
@@ -515,8 +586,9 @@ impl Record<'_> {
                     self.cache
                         .in_record(fault, self.sample, self.shard, self.layout.payload_offset)
                 })?;
-                self.cache
-                    .read_at(self.shard, self.file, rest, self.layout.payload_offset)?;
+                let offset = self.layout.payload_offset;
+                let (cache, admitted) = (self.cache, self.admitted);
+                read_payload(cache, admitted, self.shard, self.file, rest, offset)?;
                 &*rest
             }
         };

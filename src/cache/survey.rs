@@ -52,7 +52,7 @@ impl Survey {
         let folder = self.dir.join(SHARDS_DIR);
         for (n, shard) in manifest.shards.iter().enumerate() {
             match check_shard(&folder.join(shard.name.as_str()), shard) {
-                Ok(seen) => self.files.push((FileCheck::Shard(n), seen.len)),
+                Ok(seen) => self.files.push((FileCheck::Shard(n), seen.identity.len)),
                 Err(error) => self.errors.push(error),
             }
         }

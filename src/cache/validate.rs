@@ -1,19 +1,18 @@
-//! Checks that read every byte: the SHA-256 of each file, and the sums of decoded lengths.
-//!
-//! The work of one cache is cut into pieces that any thread may take ([`Cache::file_checks`],
-//! ranges of samples for [`DecodedSums`]).
+//! Checks that read every byte: the SHA-256 of each file. Any thread may take any file
+//! ([`Cache::file_checks`]).
 
-use std::ops::{ControlFlow, Range};
+use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::Cache;
 use crate::error::{Error, Fault, FaultKind, Result};
 use crate::format::digest::{Hasher, Sha256Digest};
+use crate::format::index::ROW_LEN_U64;
 use crate::format::manifest::Manifest;
 use crate::format::{INDEX_FILE, METADATA_FILE, SHARDS_DIR};
-use crate::storage::{self, FileIdentity, StoredFile, with_window};
+use crate::storage::{self, StoredFile};
 
 /// One file of a cache that the manifest has a SHA-256 for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,8 +41,9 @@ impl Cache {
     /// space; `progress` hears of bytes read.
     ///
     /// # Errors
-    /// [`FaultKind::Checksum`]; [`FaultKind::Replaced`] when it is another file than the one that
-    /// was opened; [`Error::Io`].
+    /// [`FaultKind::Checksum`]; [`FaultKind::Length`] when it cannot be right by its length;
+    /// [`FaultKind::Replaced`] when it is another file than the one that was opened; [`Error::Io`],
+    /// also when it changes meanwhile.
     pub fn check_file(
         &self,
         check: FileCheck,
@@ -66,32 +66,37 @@ impl Cache {
         buf: &mut [u8],
         go_on: &dyn Fn(u64) -> ControlFlow<()>,
     ) -> Result<()> {
-        let result = self.hash(check, buf, go_on);
-        self.gates.settle(check, &result);
-        result
+        let compared = self.hash(check, buf, go_on)?;
+        self.gates.settle(check, &compared);
+        compared.result
     }
 
-    /// Hashes the file that is being served, which need not be the one at its path any more.
+    /// Hashes the file that is being served, which need not be the one at its path any more. Notes
+    /// nothing.
     pub(super) fn hash(
         &self,
         check: FileCheck,
         buf: &mut [u8],
         go_on: &dyn Fn(u64) -> ControlFlow<()>,
-    ) -> Result<()> {
+    ) -> Result<Compared> {
         let path = self.file_path(check);
-        let open = |seen: FileIdentity| {
-            let file = StoredFile::open(&path)?;
-            match file.identity() {
-                found if found == seen => Ok(Arc::new(file)),
-                found => Err(storage::replaced(seen, found).in_file(&path)),
-            }
+        let file = self.stored_file(check)?;
+        compare(&path, &file, &self.manifest, check, buf, go_on)
+    }
+
+    /// The file that is being served, if it is still at its path.
+    pub(super) fn stored_file(&self, check: FileCheck) -> Result<Arc<StoredFile>> {
+        let seen = match check {
+            FileCheck::Metadata => self.metadata.identity(),
+            FileCheck::Index => self.index.identity(),
+            FileCheck::Shard(shard) => return self.shards.get(shard),
         };
-        let file = match check {
-            FileCheck::Metadata => open(self.metadata.identity())?,
-            FileCheck::Index => open(self.index.identity())?,
-            FileCheck::Shard(shard) => self.shards.get(shard)?,
-        };
-        compare(&path, &file, digest_of(&self.manifest, check), buf, go_on)
+        let path = self.file_path(check);
+        let file = StoredFile::open(&path)?;
+        match file.identity() {
+            found if found == seen => Ok(Arc::new(file)),
+            found => Err(storage::replaced(seen, found).in_file(&path)),
+        }
     }
 
     /// Where a file lies; empty for a shard that does not exist.
@@ -110,35 +115,104 @@ pub(super) fn check_file(
 ) -> Result<()> {
     let path = file_path(dir, manifest, check);
     let file = StoredFile::open(&path)?;
-    compare(&path, &file, digest_of(manifest, check), buf, go_on)
+    compare(&path, &file, manifest, check, buf, go_on)?.result
 }
 
+/// What a comparison said.
+#[derive(Debug)]
+pub(super) struct Compared {
+    /// [`StoredFile::changed`] of the file all the while.
+    pub(super) changed: i64,
+    /// [`FaultKind::Checksum`] when it is wrong; [`FaultKind::Length`] when it was not hashed.
+    pub(super) result: Result<()>,
+}
+
+/// Hashes a file, unless its length is wrong already.
 fn compare(
     path: &Path,
     file: &StoredFile,
-    expected: Option<Sha256Digest>,
+    manifest: &Manifest,
+    check: FileCheck,
     buf: &mut [u8],
     go_on: &dyn Fn(u64) -> ControlFlow<()>,
-) -> Result<()> {
-    let Some(expected) = expected else {
-        return Ok(());
+) -> Result<Compared> {
+    let failed = |source| Error::io(path, "read", source);
+    let changed = file.look_for_changes().map_err(failed)?;
+    let compared = |result| Ok(Compared { changed, result });
+    let Some(expected) = digest_of(manifest, check) else {
+        return compared(Ok(()));
     };
+    let len = file.identity().len;
+    if let Err(fault) = check_len(manifest, check, len) {
+        return compared(Err(fault.in_file(path)));
+    }
     let mut hasher = Hasher::new();
-    file.read_through(buf, |bytes| {
+    let mut left = len;
+    let read = file.read_through(buf, |bytes| {
         hasher.update(bytes);
+        match left.checked_sub(bytes.len() as u64) {
+            Some(rest) => left = rest,
+            None => return ControlFlow::Break(()),
+        }
         go_on(bytes.len() as u64)
-    })
-    .map_err(|source| Error::io(path, "read", source))?;
+    });
+    if read.is_ok() && file.look_for_changes().map_err(failed)? != changed {
+        let reason = "it changed while it was hashed; it can be checked once nobody writes it";
+        return Err(failed(io::Error::other(reason)));
+    }
+    read.map_err(failed)?;
     let found = hasher.finish();
     if found == expected {
-        return Ok(());
+        return compared(Ok(()));
     }
-    let fault = Fault::new(
-        FaultKind::Checksum,
-        format!("SHA-256 {expected}"),
-        found.to_string(),
-    );
-    Err(fault.in_file(path))
+    let expected = format!("SHA-256 {expected}");
+    let fault = Fault::new(FaultKind::Checksum, expected, found.to_string());
+    compared(Err(fault.in_file(path)))
+}
+
+/// Whether a file can be what the manifest says, by its length. Nothing states that of
+/// metadata.arrow, but its values stand in the records of the shards once more.
+fn check_len(manifest: &Manifest, check: FileCheck, len: u64) -> Result<(), Fault> {
+    let bound = |expected: String, fits: bool| match fits {
+        true => Ok(()),
+        false => {
+            let found = format!("{len} bytes");
+            Err(Fault::new(FaultKind::Length, expected, found))
+        }
+    };
+    let exactly = |wanted: Option<u64>, why| {
+        let wanted = wanted.unwrap_or(u64::MAX);
+        bound(format!("{wanted} bytes ({why})"), len == wanted)
+    };
+    match check {
+        FileCheck::Index => exactly(
+            manifest.sample_count.checked_mul(ROW_LEN_U64),
+            "sample_count of the manifest",
+        ),
+        FileCheck::Shard(n) => {
+            let shard = manifest.shards.get(n);
+            let len = shard.map_or(0, |shard| shard.byte_len);
+            exactly(Some(len), "byte_len of the manifest")
+        }
+        FileCheck::Metadata => {
+            let most = longest_metadata(manifest);
+            bound(format!("at most {most} bytes for its samples"), len <= most)
+        }
+    }
+}
+
+/// Bytes that metadata.arrow cannot have, whoever wrote it: the text of its values is no longer than
+/// the shards, and the rest is so much for a row, a value and the file.
+fn longest_metadata(manifest: &Manifest) -> u64 {
+    const FILE: u64 = 64 << 20;
+    const ROW: u64 = 4 << 10;
+    const VALUE: u64 = 256;
+    let row = VALUE.saturating_mul(manifest.schema.len() as u64);
+    let rows = manifest
+        .sample_count
+        .saturating_mul(row.saturating_add(ROW));
+    let shards = manifest.shards.iter().map(|shard| shard.byte_len);
+    shards.fold(FILE.saturating_add(rows), u64::saturating_add)
 }
 
 fn file_path(dir: &Path, manifest: &Manifest, check: FileCheck) -> PathBuf {
@@ -156,84 +230,5 @@ fn digest_of(manifest: &Manifest, check: FileCheck) -> Option<Sha256Digest> {
         FileCheck::Metadata => Some(manifest.metadata_sha256),
         FileCheck::Index => Some(manifest.index_sha256),
         FileCheck::Shard(n) => manifest.shards.get(n).map(|shard| shard.sha256),
-    }
-}
-
-/// Sums of decoded payload lengths, one for each shard, gathered from any number of threads.
-#[derive(Debug)]
-pub struct DecodedSums(Vec<ShardSum>);
-
-#[derive(Debug, Default)]
-struct ShardSum {
-    bytes: AtomicU64,
-    /// A sample of the shard is damaged: it is refused by itself, and the sum says nothing.
-    unknown: AtomicBool,
-}
-
-impl DecodedSums {
-    /// Nothing summed yet.
-    #[must_use]
-    pub fn new(cache: &Cache) -> Self {
-        let shards = cache.manifest.shards.iter();
-        Self(shards.map(|_| ShardSum::default()).collect())
-    }
-
-    /// Adds the payload of one sample, or `None` when its length cannot be known.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchSample`], or [`Error::Damaged`] when the index was changed in place.
-    pub fn add(&self, cache: &Cache, sample: u64, decoded_len: Option<u64>) -> Result<()> {
-        let (_, shard) = cache.row(sample)?;
-        if let Some(sum) = self.0.get(shard) {
-            match decoded_len {
-                // Saturates, so that a sum can never come back to the right value by wrapping.
-                Some(len) => {
-                    let add = |sum: u64| Some(sum.saturating_add(len));
-                    let _ = sum
-                        .bytes
-                        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-                }
-                None => sum.unknown.store(true, Ordering::Relaxed),
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the payloads of `samples`, whose lengths are read from their records' headers.
-    ///
-    /// # Errors
-    /// As [`DecodedSums::add`].
-    pub fn add_headers(&self, cache: &Cache, samples: Range<u64>) -> Result<()> {
-        with_window(|| {
-            for sample in samples {
-                self.add(cache, sample, cache.payload_len(sample).ok())?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Compares with the manifest, once all samples were added.
-    ///
-    /// # Errors
-    /// [`FaultKind::DecodedSum`] for the first shard that differs.
-    pub fn compare(&self, cache: &Cache) -> Result<()> {
-        self.mismatches(cache).next().map_or(Ok(()), Err)
-    }
-
-    /// A [`FaultKind::DecodedSum`] for each shard that differs, once all samples were added.
-    pub fn mismatches<'a>(&'a self, cache: &'a Cache) -> impl Iterator<Item = Error> + 'a {
-        let shards = self.0.iter().zip(&cache.manifest.shards).enumerate();
-        shards.filter_map(|(n, (sum, shard))| {
-            let found = sum.bytes.load(Ordering::Relaxed);
-            if found == shard.decoded_len || sum.unknown.load(Ordering::Relaxed) {
-                return None;
-            }
-            let fault = Fault::new(
-                FaultKind::DecodedSum,
-                format!("{} bytes (uncompressed_byte_len)", shard.decoded_len),
-                format!("{found} bytes, decoded as {}", shard.compression.name()),
-            );
-            Some(fault.in_file(&cache.shards.path(n)))
-        })
     }
 }

@@ -9,6 +9,9 @@ use super::{Mounted, Vfs};
 use crate::cache::Level;
 use crate::dataset::Validated;
 
+/// Changed shards that are named, of each cache.
+const MOST_NAMED: usize = 1000;
+
 impl Vfs {
     /// JSON, described in docs/semantics.md.
     pub(super) fn status_text(&self) -> Vec<u8> {
@@ -34,6 +37,7 @@ impl Vfs {
                     "shards": cache.manifest().shards.len(),
                     "shards_checked_on_access": cache.shards_checked_on_access(),
                     "verified": verified(mounted),
+                    "changed_shards": cache.changed_shards().take(MOST_NAMED).collect::<Vec<_>>(),
                     "damaged": self.damage.count(mounted.slot()),
                 })
             })

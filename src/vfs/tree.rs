@@ -338,7 +338,12 @@ impl Vfs {
     pub(super) fn snapshot(&self, file: ControlFile) -> Snapshot {
         let state = match file {
             ControlFile::Log => self.options.log.changes(),
-            _ => self.damage.changes() + self.migration.runs() + self.scrub.changes(),
+            _ => {
+                let caches = self.caches.iter();
+                let verified = caches.map(|mounted| mounted.cache().verification_changes());
+                let runs = self.migration.runs() + self.scrub.changes();
+                verified.fold(self.damage.changes() + runs, u64::wrapping_add)
+            }
         };
         self.snapshots.take(file, state, || match file {
             ControlFile::Damaged => self.damaged_text(),

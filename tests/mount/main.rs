@@ -15,6 +15,7 @@ mod common;
 #[path = "../common/metrics.rs"]
 mod metrics;
 
+mod changed;
 mod copies;
 mod counted;
 mod counts;
