@@ -5,6 +5,7 @@
 
 mod auto;
 mod bound;
+mod component;
 mod decimal;
 mod escape;
 mod filter;
@@ -17,8 +18,9 @@ mod union;
 
 pub use auto::{MAX_DISTINCT, automatic};
 pub use bound::{OnCollision, Subject, View};
+pub use component::{MARK, shorten, unmarked};
 pub use decimal::Decimal;
-pub use escape::{NAME_MAX, escape_component, push_escaped, unescape_component};
+pub use escape::{NAME_MAX, escape_component, unescape_component};
 pub use filter::Filter;
 pub use render::{Extensions, MAX_DEPTH, NameFault, Scope};
 pub use series::NameSeries;

@@ -14,6 +14,8 @@ mod tiny_views;
 mod manual;
 #[path = "views/names.rs"]
 mod names;
+#[path = "views/stored.rs"]
+mod stored;
 #[path = "views/tables.rs"]
 mod tables;
 #[path = "views/tree.rs"]

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use super::bound::View;
-use super::escape::escape_component;
+use super::escape::{NAME_MAX, escape_component};
 use super::spec::ViewSpec;
 use super::template::Template;
 use crate::dataset::Entry;
@@ -174,7 +174,7 @@ impl<'a> Visitor<'a> for Counting<'a> {
                 return true;
             }
             distinct.texts.insert(value.into());
-            escape_component(value).is_some()
+            value.len() <= NAME_MAX
         })
     }
 }

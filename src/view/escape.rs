@@ -42,21 +42,26 @@ pub fn unescape_component(component: &str) -> Option<String> {
 
 /// Appends `text` to a path component, escaped. A leading dot is escaped where the text starts the
 /// component.
-pub fn push_escaped(out: &mut Vec<u8>, text: &str, starts: bool) {
+fn push_escaped(out: &mut Vec<u8>, text: &str, starts: bool) {
     let mut rest = text.as_bytes();
     if starts && let Some(after) = rest.strip_prefix(b".") {
-        out.extend_from_slice(b"%2E");
+        push_byte(out, b'.');
         rest = after;
     }
     while let Some(at) = rest.iter().position(|byte| is_unusable(*byte)) {
         let (usable, after) = rest.split_at(at);
         out.extend_from_slice(usable);
         if let Some((&byte, after)) = after.split_first() {
-            out.extend_from_slice(&[b'%', hex_digit(byte >> 4), hex_digit(byte & 15)]);
+            push_byte(out, byte);
             rest = after;
         }
     }
     out.extend_from_slice(rest);
+}
+
+/// Appends `%` and the byte's two hexadecimal digits.
+pub(super) fn push_byte(out: &mut Vec<u8>, byte: u8) {
+    out.extend_from_slice(&[b'%', hex_digit(byte >> 4), hex_digit(byte & 15)]);
 }
 
 fn is_unusable(byte: u8) -> bool {

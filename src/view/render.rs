@@ -1,18 +1,20 @@
 //! The path that a view gives a sample.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::io::Write as _;
 
 use super::bound::{Subject, View};
+use super::component::{MARK, end_component, push_text};
 use super::decimal::Decimal;
-use super::escape::{NAME_MAX, push_escaped};
-use super::template::{FieldPart, Part};
+use super::escape::NAME_MAX;
+use super::sniff::MAX_EXTENSION_LEN;
+use super::template::{FieldPart, Part, Template};
 use crate::error::Error;
 use crate::format::metadata::{Row, ValueRef};
 
 /// Most components of a path: paths of more cannot be opened.
 pub const MAX_DEPTH: usize = 2048;
-/// What stands for a null. No escaped text reads like this.
+/// What stands for a null.
 const NULL: &str = "%null";
 
 /// Where extensions come from.
@@ -33,30 +35,12 @@ pub enum Scope {
 /// Why a sample has no path.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NameFault {
-    /// A component has more than 255 bytes.
-    #[error("expected a name of at most {NAME_MAX} bytes, found {len} bytes: {start:?}...")]
-    TooLong {
-        /// Its length in bytes.
-        len: usize,
-        /// Its first characters.
-        start: String,
-    },
     /// The path has too many components.
     #[error("expected a path of at most {MAX_DEPTH} components, found more")]
     TooDeep,
 }
 
 impl NameFault {
-    /// A component that is too long.
-    #[must_use]
-    pub fn too_long(component: &[u8]) -> Self {
-        let start = String::from_utf8_lossy(component.get(..40).unwrap_or(component));
-        Self::TooLong {
-            len: component.len(),
-            start: start.into_owned(),
-        }
-    }
-
     /// The fault as an error about a sample of a view.
     #[must_use]
     pub fn in_view(self, view: &View, subject: Subject<'_>) -> Error {
@@ -81,11 +65,28 @@ impl std::fmt::Display for Subject<'_> {
 impl View {
     /// Puts the sample's path, with `/` between its components, into `out`, which is cleared first.
     /// An `{ext}` at the end of the template is left to the caller. The path has no empty, `.` or
-    /// `..` component.
+    /// `..` component, and none of more than 255 bytes.
     ///
     /// # Errors
     /// [`NameFault`]; with [`Scope::Name`], only for the last component.
     pub fn render(
+        &self,
+        subject: Subject<'_>,
+        scope: Scope,
+        extensions: &dyn Extensions,
+        out: &mut Vec<u8>,
+    ) -> Result<(), NameFault> {
+        let rendered = self.render_marked(subject, scope, extensions, out);
+        out.retain(|byte| *byte != MARK);
+        rendered
+    }
+
+    /// As [`View::render`], with a [`MARK`] in front of each component that is not as it was stored,
+    /// so that it differs from one that was stored like that.
+    ///
+    /// # Errors
+    /// As [`View::render`].
+    pub fn render_marked(
         &self,
         subject: Subject<'_>,
         scope: Scope,
@@ -98,11 +99,11 @@ impl View {
         let name_only = scope == Scope::Name && template.has_fixed_depth();
         if !name_only && let Some((_, folders)) = template.components().split_last() {
             for parts in folders {
-                source.component(parts, out.len(), out);
+                source.component(parts, NAME_MAX, out.len(), out);
                 out.push(b'/');
             }
         }
-        source.component(template.stem(), out.len(), out);
+        source.name(template, out);
         if scope == Scope::Name && !name_only {
             let name = out
                 .iter()
@@ -110,23 +111,17 @@ impl View {
                 .map_or(0, |at| at + 1);
             out.drain(..name);
         }
-        check_lengths(out)
+        check_depth(out)
     }
 }
 
-pub(super) fn check_lengths(path: &[u8]) -> Result<(), NameFault> {
+pub(super) fn check_depth(path: &[u8]) -> Result<(), NameFault> {
     // Nearly all paths.
-    if path.len() <= NAME_MAX {
+    if path.len() < MAX_DEPTH {
         return Ok(());
     }
-    let mut depth = 0;
-    for component in path.split(|byte| *byte == b'/') {
-        depth += 1;
-        if component.len() > NAME_MAX {
-            return Err(NameFault::too_long(component));
-        }
-    }
-    match depth <= MAX_DEPTH {
+    let slashes = path.iter().filter(|byte| **byte == b'/').count();
+    match slashes < MAX_DEPTH {
         true => Ok(()),
         false => Err(NameFault::TooDeep),
     }
@@ -139,6 +134,8 @@ pub(super) struct Source<'a> {
     row: OnceCell<Option<Row<'a>>>,
     columns: &'a [Option<usize>],
     extensions: &'a dyn Extensions,
+    /// Whether the component that is being spelled is not as it was stored.
+    pub(super) is_escaped: Cell<bool>,
 }
 
 impl<'a> Source<'a> {
@@ -152,25 +149,43 @@ impl<'a> Source<'a> {
             row: OnceCell::new(),
             columns: view.binding(subject.cache).map_or(&[], |b| &b.columns),
             extensions,
+            is_escaped: Cell::new(false),
         }
     }
 
-    /// Appends the rest of a component that starts at `start` and has `parts` still to come.
-    pub(super) fn component(&self, parts: &[Part], mut start: usize, out: &mut Vec<u8>) {
+    /// Appends a component, or its rest: it starts at `start`, has `parts` still to come and at most
+    /// `most` bytes.
+    fn component(&self, parts: &[Part], most: usize, mut start: usize, out: &mut Vec<u8>) {
         self.parts(parts, &mut start, out);
-        match out.get(start..) {
-            Some([]) => out.push(b'%'),
-            Some([b'.'] | [b'.', b'.']) => {
-                let rest = out.split_off(start + 1);
-                out.truncate(start);
-                out.extend_from_slice(b"%2E");
-                out.extend_from_slice(&rest);
-            }
-            _ => {}
-        }
+        end_component(out, start, most, self.is_escaped.take());
     }
 
-    /// Appends `parts` to a component that starts at `start`, before and after.
+    /// Appends the last component, without an `{ext}` at its end.
+    fn name(&self, template: &Template, out: &mut Vec<u8>) {
+        self.name_from(template, template.stem(), out.len(), out);
+    }
+
+    /// Appends the rest of the last component, which starts at `start` and has `parts` still to come.
+    pub(super) fn name_from(
+        &self,
+        template: &Template,
+        parts: &[Part],
+        mut start: usize,
+        out: &mut Vec<u8>,
+    ) {
+        self.parts(parts, &mut start, out);
+        let mut most = NAME_MAX;
+        if template.ends_in_ext() {
+            most -= 1 + MAX_EXTENSION_LEN;
+            if out.len() - start > most {
+                most = NAME_MAX - 1 - self.extensions.extension(self.subject).len();
+            }
+        }
+        end_component(out, start, most, self.is_escaped.take());
+    }
+
+    /// Appends `parts` to a component that starts at `start`, before and after; those of several
+    /// components that end in between are ended.
     pub(super) fn parts(&self, parts: &[Part], start: &mut usize, out: &mut Vec<u8>) {
         for part in parts {
             match part {
@@ -181,12 +196,12 @@ impl<'a> Source<'a> {
                 Part::SampleId { width } => Decimal::push(self.subject.sample, *width, out),
                 Part::SourceName => {
                     let name = &self.subject.entry.cache.manifest().source_name;
-                    push_escaped(out, name, out.len() == *start);
+                    self.text(name, out);
                 }
                 Part::Ext => {
                     let ext = self.extensions.extension(self.subject);
-                    push_escaped(out, ".", out.len() == *start);
-                    push_escaped(out, ext, false);
+                    out.push(b'.');
+                    out.extend_from_slice(ext.as_bytes());
                 }
                 Part::Field(field) => self.field(field, start, out),
             }
@@ -204,7 +219,7 @@ impl<'a> Source<'a> {
             .and_then(|column| row()?.value(column).ok()?)
             .filter(|value| field.default.is_none() || *value != ValueRef::String(""));
         match value {
-            Some(ValueRef::String(text)) => push_text(field, text, start, out),
+            Some(ValueRef::String(text)) => self.texts(field, text, start, out),
             Some(ValueRef::Int(value)) => match u64::try_from(value) {
                 Ok(value) => Decimal::push(value, field.width, out),
                 Err(_) => {
@@ -220,40 +235,56 @@ impl<'a> Source<'a> {
                 let _ = write!(out, "{value:?}");
             }
             None => match &field.default {
-                Some(text) => push_text(field, text, start, out),
-                None => out.extend_from_slice(NULL.as_bytes()),
+                Some(text) => self.texts(field, text, start, out),
+                None => {
+                    out.extend_from_slice(NULL.as_bytes());
+                    self.is_escaped.set(true);
+                }
             },
         }
     }
-}
 
-fn push_text(field: &FieldPart, text: &str, start: &mut usize, out: &mut Vec<u8>) {
-    if !field.several {
-        return push_escaped(out, text, out.len() == *start);
-    }
-    let value_at = out.len();
-    let mut pieces = 0_usize;
-    for piece in text.split('/') {
-        match piece {
-            "" | "." => {}
-            ".." => {
-                let value = out.get(value_at..).unwrap_or_default();
-                let last = value.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-                out.truncate(value_at + last);
-                pieces = pieces.saturating_sub(1);
-            }
-            piece => {
-                if pieces > 0 {
-                    out.push(b'/');
-                }
-                let starts = pieces > 0 || out.len() == *start;
-                push_escaped(out, piece, starts);
-                pieces += 1;
-            }
+    fn text(&self, text: &str, out: &mut Vec<u8>) {
+        if push_text(out, text) {
+            self.is_escaped.set(true);
         }
     }
-    let value = out.get(value_at..).unwrap_or_default();
-    if let Some(last) = value.iter().rposition(|byte| *byte == b'/') {
-        *start = value_at + last + 1;
+
+    /// Appends a text that may be several components: all but the last are ended.
+    fn texts(&self, field: &FieldPart, text: &str, start: &mut usize, out: &mut Vec<u8>) {
+        if !field.several {
+            return self.text(text, out);
+        }
+        if !text
+            .split('/')
+            .any(|piece| matches!(piece, "" | "." | ".."))
+        {
+            return self.pieces(text.split('/'), start, out);
+        }
+        let mut pieces = Vec::new();
+        for piece in text.split('/') {
+            match piece {
+                "" | "." => {}
+                ".." => drop(pieces.pop()),
+                piece => pieces.push(piece),
+            }
+        }
+        self.pieces(pieces.into_iter(), start, out);
+    }
+
+    fn pieces<'t>(
+        &self,
+        pieces: impl Iterator<Item = &'t str>,
+        start: &mut usize,
+        out: &mut Vec<u8>,
+    ) {
+        for (n, piece) in pieces.enumerate() {
+            if n > 0 {
+                end_component(out, *start, NAME_MAX, self.is_escaped.take());
+                out.push(b'/');
+                *start = out.len();
+            }
+            self.text(piece, out);
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Names of samples one after another, as a listing asks for them.
 
 use super::bound::{Subject, View};
-use super::render::{Extensions, NameFault, Scope, Source, check_lengths};
+use super::component::MARK;
+use super::render::{Extensions, NameFault, Scope, Source, check_depth};
 use super::template::Part;
 
 /// Spells the names of samples in a row. What those of one cache have in common at their start is
@@ -16,6 +17,7 @@ pub struct NameSeries<'a> {
     /// Place of the cache that `start` is spelled for.
     cache: Option<usize>,
     start: Vec<u8>,
+    start_is_escaped: bool,
 }
 
 impl<'a> NameSeries<'a> {
@@ -34,6 +36,7 @@ impl<'a> NameSeries<'a> {
             rest,
             cache: None,
             start: Vec::new(),
+            start_is_escaped: false,
         }
     }
 
@@ -50,11 +53,16 @@ impl<'a> NameSeries<'a> {
         if self.cache != Some(subject.cache) {
             self.start.clear();
             source.parts(self.common, &mut 0, &mut self.start);
+            self.start_is_escaped = source.is_escaped.get();
             self.cache = Some(subject.cache);
         }
         out.clear();
         out.extend_from_slice(&self.start);
-        source.component(self.rest, 0, out);
-        check_lengths(out)
+        source.is_escaped.set(self.start_is_escaped);
+        source.name_from(self.view.template(), self.rest, 0, out);
+        if out.first() == Some(&MARK) {
+            out.remove(0);
+        }
+        check_depth(out)
     }
 }

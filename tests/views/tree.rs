@@ -8,7 +8,7 @@ use datasetrt::error::Error;
 use datasetrt::format::metadata::{FieldKind, Value};
 use datasetrt::format::record::Compression;
 use datasetrt::vfs::{FileKind, Ino, Vfs, VfsError, VfsOptions};
-use datasetrt::view::{automatic, escape_component};
+use datasetrt::view::automatic;
 
 use super::tiny_views::{Tiny, open, text};
 use super::walk::{at, list, options, read, suffixing, try_vfs, vfs, walk};
@@ -101,7 +101,11 @@ fn views_show_what_a_plain_map_says() {
         "deep={cache_id}/{sample_id}/{label}/{n}",
     ];
     let vfs = vfs(&dataset, options(&specs));
-    let label = |s: &Sample| escape_component(&s.label).unwrap();
+    let label = |s: &Sample| match s.label.as_str() {
+        "" => "%".to_owned(),
+        ".." => "%2E.".to_owned(),
+        label => label.replace('/', "%2F"),
+    };
     check(&vfs, &plain, "class", |s| {
         Some(format!(
             "{}/{}-{:04}.{}",
@@ -119,7 +123,7 @@ fn views_show_what_a_plain_map_says() {
     });
     check(&vfs, &plain, "typed", |s| {
         let shown = s.label == "cat" || s.label == ".." || s.n == -2;
-        shown.then(|| format!("%2E{}/{}/{}/{}.{}", s.ext, s.n, s.cache_id, s.sample, s.ext))
+        shown.then(|| format!(".{}/{}/{}/{}.{}", s.ext, s.n, s.cache_id, s.sample, s.ext))
     });
     check(&vfs, &plain, "none", |_| None);
     check(&vfs, &plain, "deep", |s| {
@@ -297,8 +301,6 @@ fn equal_names_are_refused_naming_both_samples() {
     assert!(reason.contains("--view-metadata=off"), "{reason}");
     let twice = options(&["v={sample_id}", "v={sample_id}"]);
     assert!(matches!(try_vfs(&dataset, twice), Err(Error::View { .. })));
-    let long = format!("v={}{{label}}", "x".repeat(255));
-    assert!(refusal(&dataset, &long).contains("sample 0 of cache 5"));
     // What cannot collide whatever the values are is not built before it is used.
     let vfs = vfs(&dataset, options(&["v={sample_id}{ext}"]));
     assert_eq!(vfs.counters().names_made(), 0);
@@ -365,9 +367,9 @@ fn a_folder_hides_the_views_own_file_when_it_has_its_name() {
 #[test]
 fn a_view_that_cannot_be_built_is_eio_and_the_rest_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let long = "x".repeat(300);
+    let deep = "x/".repeat(2049);
     let mut cache = Tiny::new(5, &[("path", FieldKind::String)]);
-    for path in ["a", &long] {
+    for path in ["a", &deep] {
         cache = cache.with(vec![text(path)], b"p");
     }
     let dataset = open(dir.path(), &[cache]);
@@ -382,7 +384,7 @@ fn a_view_that_cannot_be_built_is_eio_and_the_rest_goes_on() {
     assert_eq!(status["views"][0]["state"], "failed");
     let reason = status["views"][0]["error"].as_str().unwrap();
     assert!(
-        reason.contains("sample 1") && reason.contains("300 bytes"),
+        reason.contains("sample 1") && reason.contains("2048 components"),
         "{reason}"
     );
 }

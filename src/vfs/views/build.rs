@@ -8,7 +8,7 @@ use super::corpus::Corpus;
 use super::folders::{Folders, TOP, at_mut};
 use super::index::{Names, ViewIndex, lookup_key};
 use crate::error::{Error, Result};
-use crate::view::{NameFault, Scope};
+use crate::view::{NameFault, Scope, unmarked};
 
 /// Bytes of folder paths that are remembered while building, so that a sample's folder is mostly
 /// found without making another sample's name.
@@ -91,7 +91,7 @@ impl<'a> Builder<'a> {
             .plain(ordinal, Scope::Path, &mut path)
             .and_then(|()| {
                 let (folder, name) = split(&path);
-                self.names.check_len(ordinal, name)?;
+                let (name, _) = unmarked(name);
                 let home = self.folder(folder, ordinal)?;
                 let key = lookup_key(self.folders.hash(home, name), ordinal);
                 self.ordinals.push(ordinal);

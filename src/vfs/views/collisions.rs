@@ -26,8 +26,11 @@ pub(super) fn resolve(names: &Names<'_>, index: &mut ViewIndex, with_lines: bool
     }
     loop {
         let mut collisions = Collisions {
+            names,
+            suffixed: index.suffixed.clone(),
             refuse,
             colliding: Vec::new(),
+            escaped: Vec::new(),
             first: None,
         };
         same_names(names, index, &mut collisions);
@@ -36,8 +39,12 @@ pub(super) fn resolve(names: &Names<'_>, index: &mut ViewIndex, with_lines: bool
             collisions.note(file, Other::Lines);
         }
         let Some((later, other)) = collisions.first else {
+            if add_suffixes(names, index, collisions.escaped)? {
+                continue;
+            }
             return Ok(());
         };
+        collisions.colliding.append(&mut collisions.escaped);
         let resolved = !refuse && add_suffixes(names, index, collisions.colliding)?;
         if !resolved {
             return Err(refused(names, collision_text(names, index, later, other)));
@@ -46,16 +53,37 @@ pub(super) fn resolve(names: &Names<'_>, index: &mut ViewIndex, with_lines: bool
 }
 
 /// The samples that may not keep their names.
-struct Collisions {
+struct Collisions<'a> {
+    names: &'a Names<'a>,
+    /// See [`ViewIndex::suffixed`].
+    suffixed: Vec<u32>,
     refuse: bool,
     /// All of them, unless the view is refused anyway.
     colliding: Vec<u32>,
+    /// Those whose names are not as they were stored, and would be what another one's is.
+    escaped: Vec<u32>,
     /// The first sample that has a name that was taken, and what took it.
     first: Option<(u32, Other)>,
 }
 
-impl Collisions {
+impl Collisions<'_> {
     fn note(&mut self, later: u32, other: Other) {
+        // What was escaped gives way to what was stored, and is no reason to refuse anything.
+        let is_escaped = |ordinal| {
+            self.suffixed.binary_search(&ordinal).is_err() && self.names.is_escaped(ordinal)
+        };
+        let gives_way = match other {
+            Other::Sample(earlier) => match (is_escaped(earlier), is_escaped(later)) {
+                (true, false) => Some(earlier),
+                (false, true) => Some(later),
+                _ => None,
+            },
+            Other::Folder(_) | Other::Lines => is_escaped(later).then_some(later),
+        };
+        if let Some(ordinal) = gives_way {
+            self.escaped.push(ordinal);
+            return;
+        }
         if self.first.is_none_or(|(known, _)| later < known) {
             self.first = Some((later, other));
         }
@@ -82,6 +110,7 @@ enum Other {
 fn collision_text(names: &Names<'_>, index: &ViewIndex, later: u32, other: Other) -> String {
     let mut path = Vec::new();
     let _ = names.full(later, Scope::Path, &index.suffixed, &mut path);
+    index.show_folders(names, &mut path);
     let path = String::from_utf8_lossy(&path);
     let shown = |ordinal: u32| match names.corpus.subject(ordinal) {
         Some(subject) => subject.to_string(),
@@ -109,7 +138,7 @@ fn collision_text(names: &Names<'_>, index: &ViewIndex, later: u32, other: Other
 }
 
 /// Notes samples whose whole path an earlier one has.
-fn same_names(names: &Names<'_>, index: &ViewIndex, collisions: &mut Collisions) {
+fn same_names(names: &Names<'_>, index: &ViewIndex, collisions: &mut Collisions<'_>) {
     if names
         .view
         .template()
@@ -163,7 +192,7 @@ fn same_names(names: &Names<'_>, index: &ViewIndex, collisions: &mut Collisions)
 }
 
 /// Notes samples that are called like a folder beside them.
-fn file_and_folder(names: &Names<'_>, index: &ViewIndex, collisions: &mut Collisions) {
+fn file_and_folder(names: &Names<'_>, index: &ViewIndex, collisions: &mut Collisions<'_>) {
     if names.view.template().has_fixed_depth() {
         return;
     }
@@ -200,7 +229,6 @@ fn add_suffixes(names: &Names<'_>, index: &mut ViewIndex, colliding: Vec<u32>) -
             };
             names
                 .stem(ordinal, Scope::Name, &index.suffixed, &mut name)
-                .and_then(|()| names.check_len(ordinal, &name))
                 .map_err(|fault| in_view(names, ordinal, fault))?;
             let key = lookup_key(index.folders.hash(folder, &name), ordinal);
             index.lookup.push(key);

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use super::corpus::Corpus;
 use super::folders::{Folders, TOP};
 use crate::view::{
-    Extensions, MAX_EXTENSION_LEN, NAME_MAX, NameFault, NameSeries, Scope, Subject, View,
+    Extensions, MARK, NAME_MAX, NameFault, NameSeries, Scope, Subject, View, shorten, unmarked,
 };
 
 /// A view whose folders are known.
@@ -67,7 +67,7 @@ impl<'a> Names<'a> {
     }
 
     /// Puts the sample's path or name into `out`, without suffix, and without an `{ext}` at the end
-    /// of the template.
+    /// of the template. Components that are not as they were stored have a [`MARK`].
     pub(super) fn plain(
         &self,
         ordinal: u32,
@@ -85,10 +85,17 @@ impl<'a> Names<'a> {
 
     fn of(&self, subject: Subject<'_>, scope: Scope, out: &mut Vec<u8>) -> Result<(), NameFault> {
         self.made.set(self.made.get() + 1);
-        self.view.render(subject, scope, self.corpus, out)
+        self.view.render_marked(subject, scope, self.corpus, out)
     }
 
-    /// As [`Names::plain`], with the suffix when the sample is one of `suffixed`.
+    /// Whether the sample's name is not as it was stored.
+    pub(super) fn is_escaped(&self, ordinal: u32) -> bool {
+        let mut name = Vec::new();
+        self.plain(ordinal, Scope::Name, &mut name).is_ok() && unmarked(&name).1
+    }
+
+    /// As [`Names::plain`], with the suffix when the sample is one of `suffixed`. The name, as it is
+    /// shown, has no [`MARK`]; folders have.
     pub(super) fn stem(
         &self,
         ordinal: u32,
@@ -97,6 +104,13 @@ impl<'a> Names<'a> {
         out: &mut Vec<u8>,
     ) -> Result<(), NameFault> {
         self.plain(ordinal, scope, out)?;
+        let start = match scope {
+            Scope::Name => 0,
+            Scope::Path => name_start(out),
+        };
+        if out.get(start) == Some(&MARK) {
+            out.remove(start);
+        }
         if suffixed.binary_search(&ordinal).is_err() {
             return Ok(());
         }
@@ -104,10 +118,13 @@ impl<'a> Names<'a> {
             return Ok(());
         };
         let suffix = format!("~{}-{}", subject.entry.cache_id, subject.sample);
-        let start = out
-            .iter()
-            .rposition(|byte| *byte == b'/')
-            .map_or(0, |at| at + 1);
+        let room = match self.view.template().ends_in_ext() {
+            false => NAME_MAX,
+            true => NAME_MAX - 1 - self.corpus.extension(subject).len(),
+        };
+        if out.len() - start + suffix.len() > room {
+            shorten(out, start, room - suffix.len());
+        }
         let name = out.get(start..).unwrap_or_default();
         let dot = name
             .iter()
@@ -120,11 +137,7 @@ impl<'a> Names<'a> {
         let ending = out.split_off(at.min(out.len()));
         out.extend_from_slice(suffix.as_bytes());
         out.extend_from_slice(&ending);
-        let name = out.get(start..).unwrap_or_default();
-        match name.len() <= NAME_MAX {
-            true => Ok(()),
-            false => Err(NameFault::too_long(name)),
-        }
+        Ok(())
     }
 
     /// The names of samples in a row, of which none has a suffix.
@@ -167,34 +180,42 @@ impl<'a> Names<'a> {
             out.extend_from_slice(self.corpus.extension(subject).as_bytes());
         }
     }
+}
 
-    /// Whether the sample's name, which is `stem` and perhaps an extension, fits.
-    pub(super) fn check_len(&self, ordinal: u32, stem: &[u8]) -> Result<(), NameFault> {
-        if !self.view.template().ends_in_ext() || stem.len() + MAX_EXTENSION_LEN < NAME_MAX {
-            return Ok(());
-        }
-        let mut name = stem.to_vec();
-        if let Some(subject) = self.corpus.subject(ordinal) {
-            self.push_ext(subject, &mut name);
-        }
-        match name.len() <= NAME_MAX {
-            true => Ok(()),
-            false => Err(NameFault::too_long(&name)),
-        }
-    }
+/// Where the last component of a path starts.
+pub(super) fn name_start(path: &[u8]) -> usize {
+    let slash = path.iter().rposition(|byte| *byte == b'/');
+    slash.map_or(0, |at| at + 1)
 }
 
 impl ViewIndex {
-    /// What is called `name` in `folder`.
+    /// What is shown as `name` in `folder`.
     pub(super) fn find(&self, names: &Names<'_>, folder: u32, name: &[u8]) -> Option<Named> {
         let subfolder = self.find_folder(names, folder, name).map(Named::Folder);
-        subfolder.or_else(|| self.find_file(names, folder, name).map(Named::File))
+        subfolder
+            .or_else(|| self.find_file(names, folder, name).map(Named::File))
+            .or_else(|| self.find_marked(names, folder, name).map(Named::Folder))
     }
 
+    /// The folder whose component of a path is `name`, with its [`MARK`] if it has one.
     pub(super) fn find_folder(&self, names: &Names<'_>, folder: u32, name: &[u8]) -> Option<u32> {
         let mut path = Vec::new();
         self.folders.find(folder, name, |number| {
-            self.folder_name(names, number, &mut path) == Some(name)
+            self.component(names, number, &mut path) == Some(name)
+        })
+    }
+
+    /// The folder that is shown as `name`, which is not how it was stored.
+    fn find_marked(&self, names: &Names<'_>, folder: u32, name: &[u8]) -> Option<u32> {
+        let mut shown = Vec::new();
+        let mut is_shown_so = |component: &[u8]| {
+            let found = self.find_folder(names, folder, &marked(component))?;
+            self.folder_name(names, found, &mut shown)?;
+            (shown == name).then_some(found)
+        };
+        is_shown_so(name).or_else(|| {
+            let tilde = name.iter().rposition(|byte| *byte == b'~')?;
+            is_shown_so(name.get(..tilde)?)
         })
     }
 
@@ -235,8 +256,8 @@ impl ViewIndex {
             .unwrap_or_default()
     }
 
-    /// The name of a folder, made in `path`. The top folder has none in the view.
-    pub(super) fn folder_name<'p>(
+    /// The component that leads to a folder in paths, made in `path`. The top folder has none.
+    fn component<'p>(
         &self,
         names: &Names<'_>,
         folder: u32,
@@ -247,6 +268,58 @@ impl ViewIndex {
         path.split(|byte| *byte == b'/').nth(depth.checked_sub(1)?)
     }
 
+    /// Puts the name that a folder is shown under into `out`; the top folder has none in the view.
+    /// One that is not as it was stored gives way to all that are: it gets the first of `~1`, `~2`,
+    /// ... that is free.
+    pub(super) fn folder_name<'p>(
+        &self,
+        names: &Names<'_>,
+        folder: u32,
+        out: &'p mut Vec<u8>,
+    ) -> Option<&'p [u8]> {
+        let mut path = Vec::new();
+        let (component, is_marked) = unmarked(self.component(names, folder, &mut path)?);
+        out.clear();
+        out.extend_from_slice(component);
+        if is_marked {
+            let parent = self.folders.parent(folder);
+            let is_taken = |name: &[u8]| {
+                self.find_folder(names, parent, name).is_some()
+                    || self.find_file(names, parent, name).is_some()
+            };
+            let mut tries = 0_u64;
+            while is_taken(out)
+                || tries > 0 && self.find_folder(names, parent, &marked(out)).is_some()
+            {
+                tries += 1;
+                out.truncate(component.len());
+                out.extend_from_slice(format!("~{tries}").as_bytes());
+            }
+        }
+        Some(out)
+    }
+
+    /// Replaces the folders of a sample's path by the names that they are shown under.
+    pub(super) fn show_folders(&self, names: &Names<'_>, path: &mut Vec<u8>) {
+        if !path.contains(&MARK) {
+            return;
+        }
+        let mut folder = Some(TOP);
+        let mut shown = Vec::with_capacity(path.len());
+        let mut name = Vec::new();
+        for component in path.split_inclusive(|byte| *byte == b'/') {
+            let Some(component) = component.strip_suffix(b"/") else {
+                shown.extend_from_slice(component);
+                break;
+            };
+            folder = folder.and_then(|parent| self.find_folder(names, parent, component));
+            let known = folder.and_then(|folder| self.folder_name(names, folder, &mut name));
+            shown.extend_from_slice(known.unwrap_or(unmarked(component).0));
+            shown.push(b'/');
+        }
+        *path = shown;
+    }
+
     /// Bytes that the index holds.
     pub(super) fn memory(&self) -> usize {
         self.files.capacity() * size_of::<u32>()
@@ -254,4 +327,8 @@ impl ViewIndex {
             + self.suffixed.capacity() * size_of::<u32>()
             + self.folders.memory()
     }
+}
+
+fn marked(component: &[u8]) -> Vec<u8> {
+    [&[MARK], component].concat()
 }

@@ -78,6 +78,7 @@ impl Vfs {
             {
                 continue;
             }
+            built.index.show_folders(&names, &mut path);
             line.clear();
             line.push(b'{');
             push_json(&mut line, FILE_NAME)?;
