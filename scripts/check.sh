@@ -10,6 +10,7 @@ need strace strace
 need cpio cpio
 need setpriv util-linux
 need python3 python3
+need rsync rsync
 command -v cargo >/dev/null || { echo 'error: cargo is missing: install Rust from rustup' >&2; exit 1; }
 open_fuse_device
 [ -d "${DATASETRT_GOLDEN:-../shared/golden}" ] || say "GOLDEN DATA ABSENT: tests against caches of the reference are left out"

@@ -28,6 +28,7 @@ mod scrub;
 mod slow;
 mod snapshots;
 mod status;
+mod tamper;
 mod tree;
 mod views;
 mod xattr;
@@ -58,6 +59,7 @@ pub use scrub::Stale;
 use scrub::{Forget, Scrub};
 use slow::SlowReads;
 use snapshots::Snapshots;
+use tamper::Tamper;
 use views::Views;
 
 use crate::dataset::Dataset;
@@ -143,6 +145,7 @@ pub struct Vfs {
     migration: Migration,
     scrub: Scrub,
     forget: Forget,
+    tamper: Tamper,
     log_level: LogLevel,
     prefetch: Prefetch,
     slow: SlowReads,
@@ -169,6 +172,7 @@ impl Vfs {
             migration: Migration::new(started),
             scrub: Scrub::new(options.scrub_rate, started),
             forget: Forget::default(),
+            tamper: Tamper::default(),
             log_level: LogLevel::new(started),
             prefetch: Prefetch::new(options.cache_memory, started),
             slow: SlowReads::default(),

@@ -31,6 +31,10 @@ pub(super) const NO_ENTRY: FileAttr = FileAttr {
     flags: 0,
 };
 
+/// The group of a file that nobody may open for writing: the kernel can map it in no user namespace,
+/// and then refuses by itself (EACCES), root too. It shows as 65534 (fs.overflowgid).
+const UNMAPPED_GID: u32 = u32::MAX;
+
 pub(super) fn ttl(ttl: Ttl) -> Duration {
     match ttl {
         Ttl::Forever => FOREVER,
@@ -59,7 +63,7 @@ pub(super) fn file_attr(attr: &Attr) -> FileAttr {
         perm: attr.perm,
         nlink: attr.nlink,
         uid: attr.uid,
-        gid: attr.gid,
+        gid: if attr.sealed { UNMAPPED_GID } else { attr.gid },
         rdev: 0,
         blksize: BLOCK_SIZE,
         flags: 0,

@@ -49,6 +49,8 @@ pub struct Attr {
     pub gid: u32,
     /// How long this answer holds.
     pub ttl: Ttl,
+    /// No process may open it for writing, not even one with privileges. Its group means nothing.
+    pub sealed: bool,
 }
 
 /// One name in a directory listing.

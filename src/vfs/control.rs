@@ -74,7 +74,10 @@ impl Vfs {
             Some(ControlFile::Prefetch) => Ok(self.start_prefetch(ino, offset, data)),
             Some(ControlFile::LogLevel) => self.log_level.set(data).map(|()| Written::All),
             Some(ControlFile::Verify) => self.command_scrub(data),
-            _ => Err(VfsError::ReadOnly),
+            _ => {
+                self.note_refused_write(ino, node);
+                Err(VfsError::ReadOnly)
+            }
         }
     }
 

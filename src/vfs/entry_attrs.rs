@@ -79,9 +79,11 @@ impl Vfs {
     }
 
     fn unknown_attr(&self, ino: Ino) -> Attr {
-        Attr {
+        let attr = self.plain(ino, FileKind::File, 0, SystemTime::UNIX_EPOCH);
+        let attr = Attr {
             ttl: Ttl::Never,
-            ..self.plain(ino, FileKind::File, 0, SystemTime::UNIX_EPOCH)
-        }
+            ..attr
+        };
+        self.sealed(self.node(ino).ok(), attr)
     }
 }

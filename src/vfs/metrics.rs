@@ -85,6 +85,7 @@ impl Vfs {
         self.payload_metrics(&mut out);
         self.prefetch_metrics(&mut out);
         self.damage_metrics(&mut out);
+        self.tamper_metrics(&mut out);
         self.process_metrics(&mut out);
         out.0.into_bytes()
     }
@@ -183,6 +184,15 @@ impl Vfs {
             "datasetrt_damaged_unlisted_total",
             help,
             self.damage.unlisted(),
+        );
+    }
+
+    fn tamper_metrics(&self, out: &mut Metrics) {
+        let help = "Writes to files that never change, refused.";
+        out.counter(
+            "datasetrt_writes_refused_total",
+            help,
+            self.tamper.refused(),
         );
     }
 

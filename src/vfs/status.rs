@@ -64,6 +64,7 @@ impl Vfs {
                 "payload_hits": self.counters.payload_hits(),
                 "names_made": self.counters.names_made(),
                 "panics": self.counters.panics(),
+                "writes_refused": self.tamper.refused(),
             },
             "prefetch": self.prefetch_status(),
             "cache_memory": {

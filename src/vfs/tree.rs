@@ -76,7 +76,8 @@ impl Vfs {
             // Whoever looks a sample up by name mostly reads it next.
             self.mounted(slot)?.cache().read_ahead(sample);
         }
-        self.attr(node)
+        let attr = self.attr(node)?;
+        Ok(self.sealed(Some(node), attr))
     }
 
     /// Attributes of a node.
@@ -85,7 +86,9 @@ impl Vfs {
     /// [`VfsError::NotFound`], [`VfsError::Stale`], and [`VfsError::Damaged`] for a sample whose
     /// size cannot be known.
     pub fn getattr(&self, ino: Ino) -> Result<Attr, VfsError> {
-        self.attr(self.node(ino)?)
+        let node = self.node(ino)?;
+        let attr = self.attr(node)?;
+        Ok(self.sealed(Some(node), attr))
     }
 
     /// Whether nothing ever appears in the folder `ino`, so that the absence of a name may be
@@ -341,7 +344,7 @@ impl Vfs {
             _ => {
                 let caches = self.caches.iter();
                 let verified = caches.map(|mounted| mounted.cache().verification_changes());
-                let runs = self.migration.runs() + self.scrub.changes();
+                let runs = self.migration.runs() + self.scrub.changes() + self.tamper.refused();
                 verified.fold(self.damage.changes() + runs, u64::wrapping_add)
             }
         };
@@ -396,6 +399,7 @@ impl Vfs {
             uid: self.options.uid,
             gid: self.options.gid,
             ttl: Ttl::Forever,
+            sealed: false,
         }
     }
 

@@ -21,6 +21,7 @@ mod logs;
 mod rescan;
 mod start;
 mod systemd;
+mod tamper;
 mod top;
 mod umount;
 mod views;
