@@ -1,6 +1,7 @@
 //! One cache whose structure has been checked: manifest, metadata rows, index rows and shard
 //! lengths agree. Payloads are read and checked sample by sample ([`Cache::with_record`]).
 
+mod access;
 mod gates;
 mod record;
 mod rows;
@@ -15,6 +16,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
+pub use access::{AccessSet, CacheAccess};
 use gates::Gates;
 pub use gates::{Level, Verified};
 pub use record::Record;

@@ -3,6 +3,7 @@
 //! Positioned reads of named files, small whole files, mapped files, and (in `publish`) the one way
 //! in which a file appears under its final name. The seam for caches that lie elsewhere.
 
+mod access;
 mod guard;
 mod heap;
 mod inherited;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
+pub use access::{Access, Right, access};
 pub use heap::{bound_free_memory, give_back_free_memory};
 pub use inherited::take_inherited;
 pub use mapped::MappedFile;

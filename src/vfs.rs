@@ -81,6 +81,8 @@ pub struct VfsOptions {
     pub uid: u32,
     /// Group of the same.
     pub gid: u32,
+    /// More groups that whoever mounted is in.
+    pub groups: Vec<u32>,
     /// Owner to show instead of each cache's own.
     pub show_uid: Option<u32>,
     /// Group to show instead of each cache's own.
@@ -111,6 +113,7 @@ impl Default for VfsOptions {
             mountpoint: PathBuf::new(),
             uid: 0,
             gid: 0,
+            groups: Vec::new(),
             show_uid: None,
             show_gid: None,
             umask: None,

@@ -34,6 +34,8 @@ mod model;
 mod names;
 #[path = "vfs/observe.rs"]
 mod observe;
+#[path = "vfs/permissions.rs"]
+mod permissions;
 #[path = "vfs/prefetch.rs"]
 mod prefetch;
 #[path = "vfs/reads.rs"]

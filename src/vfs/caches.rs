@@ -5,20 +5,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use super::VfsOptions;
-use super::access::Permissions;
+use super::access::{CachePermissions, Permissions, Shared};
 use crate::cache::Cache;
 use crate::dataset::Entry;
 use crate::format::manifest::{FormatVersion, Manifest};
+use crate::parallel::in_parallel;
 use crate::view::{NAME_MAX, escape_component};
 
 /// One cache in the tree.
 #[derive(Debug)]
 pub(super) struct Mounted {
     pub(super) entry: Entry,
-    pub(super) permissions: Permissions,
+    permissions: ArcSwap<CachePermissions>,
     /// Its name under `/by-name`, when its source name can be one.
     pub(super) link: Option<String>,
     /// The manifest that a migration has put in the place of the one that was loaded.
@@ -32,6 +33,11 @@ impl Mounted {
 
     pub(super) fn cache(&self) -> &Cache {
         &self.entry.cache
+    }
+
+    /// Who may read what of it.
+    pub(super) fn permissions(&self) -> Guard<Arc<CachePermissions>> {
+        self.permissions.load()
     }
 
     /// The manifest as it is now.
@@ -78,6 +84,7 @@ struct Shown {
     by_slot: Vec<Option<usize>>,
     by_link: HashMap<String, usize>,
     newest: SystemTime,
+    shared: Shared,
 }
 
 impl Caches {
@@ -90,6 +97,7 @@ impl Caches {
                 by_slot: Vec::new(),
                 by_link: HashMap::new(),
                 newest: SystemTime::UNIX_EPOCH,
+                shared: Shared::default(),
             }),
         };
         caches.join(entries, options);
@@ -99,9 +107,18 @@ impl Caches {
     /// Shows `entries` too, all at once. Their ids and positions must be new; calls must not overlap.
     pub(super) fn join(&self, entries: &[Entry], options: &VfsOptions) {
         let mut shown = Shown::clone(&self.shown.load());
-        for (entry, link) in entries.iter().zip(shown.link_names(entries)) {
+        let permissions = in_parallel(entries.len(), |n| {
+            let cache = &entries.get(n)?.cache;
+            Some(CachePermissions::now(cache, options, None))
+        });
+        let links = shown.link_names(entries);
+        for ((entry, permissions), link) in entries
+            .iter()
+            .zip(permissions.into_iter().flatten())
+            .zip(links)
+        {
             let mounted = Mounted {
-                permissions: Permissions::of(&entry.cache, options),
+                permissions: ArcSwap::from_pointee(permissions),
                 entry: entry.clone(),
                 link,
                 migrated: ArcSwapOption::empty(),
@@ -109,7 +126,47 @@ impl Caches {
             shown.note(&mounted);
             self.list.push(mounted);
         }
+        shown.shared = self.shared_by(shown.count, options);
         self.shown.store(Arc::new(shown));
+    }
+
+    /// Looks again who may read what, and gives the caches of which that has changed. Calls must not
+    /// overlap with each other nor with [`Caches::join`].
+    pub(super) fn look_at_permissions(&self, options: &VfsOptions) -> Vec<&Mounted> {
+        let caches: Vec<&Mounted> = self.iter().collect();
+        let changed = in_parallel(caches.len(), |n| {
+            let mounted = *caches.get(n)?;
+            let before = mounted.permissions();
+            let now = CachePermissions::now(mounted.cache(), options, Some(&before));
+            let same = now.shows_as(&before);
+            mounted.permissions.store(Arc::new(now));
+            (!same).then_some(mounted)
+        });
+        let mut shown = Shown::clone(&self.shown.load());
+        shown.shared = self.shared_by(shown.count, options);
+        self.shown.store(Arc::new(shown));
+        changed.into_iter().flatten().collect()
+    }
+
+    fn shared_by(&self, count: usize, options: &VfsOptions) -> Shared {
+        let caches = (0..count).filter_map(|n| Some(self.list.get(n)?.permissions.load_full()));
+        Shared::of(&caches.collect::<Vec<_>>(), options)
+    }
+
+    /// Who may read what is about all caches.
+    pub(super) fn shared(&self) -> Shared {
+        self.shown.load().shared
+    }
+
+    /// Who may read what shows something of each of the caches that `shows` lets in.
+    pub(super) fn shared_permissions(
+        &self,
+        options: &VfsOptions,
+        shows: impl Fn(usize) -> bool,
+    ) -> Permissions {
+        let caches = self.iter().enumerate().filter(|(n, _)| shows(*n));
+        let caches = caches.map(|(_, mounted)| mounted.permissions.load_full());
+        Permissions::shared(&caches.collect::<Vec<_>>(), options)
     }
 
     pub(super) fn len(&self) -> usize {

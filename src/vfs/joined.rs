@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::io::{self, BufWriter};
 
 use super::lazy_file::written;
-use super::views::shared_permissions;
 use super::{Attr, FileKind, Node, Vfs, VfsError};
 use crate::dataset::Entry;
 use crate::error::Result;
@@ -26,7 +25,7 @@ impl Vfs {
 
     pub(super) fn joined_attr(&self) -> Result<Attr, VfsError> {
         let len = self.joined_table()?.len();
-        let permissions = shared_permissions(&self.caches, &self.options, |_| true);
+        let permissions = self.caches.shared().table;
         let ino = self.ino(Node::JoinedTable);
         Ok(Attr {
             perm: permissions.file,

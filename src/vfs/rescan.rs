@@ -2,6 +2,7 @@
 //! of the last look.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
@@ -21,6 +22,8 @@ pub(super) struct Rescan {
     /// Held during a look: there is one at a time.
     looking: Mutex<()>,
     last: Mutex<(Arc<[u8]>, SystemTime)>,
+    /// Whether any newcomer was ever refused.
+    refused: AtomicBool,
 }
 
 impl fmt::Debug for Rescan {
@@ -38,7 +41,13 @@ impl Rescan {
             find: OnceLock::new(),
             looking: Mutex::default(),
             last: Mutex::new((Arc::default(), started)),
+            refused: AtomicBool::new(false),
         }
+    }
+
+    /// Whether any newcomer was ever refused, so that the log tells of it.
+    pub(super) fn has_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// JSON of the last look and when it ended; empty before the first.
@@ -74,13 +83,51 @@ impl Vfs {
         })))
     }
 
+    /// Looks again who may read which file, and has the kernel ask anew where that has changed.
+    fn look_at_permissions(&self) {
+        let changed = self.caches.look_at_permissions(&self.options);
+        if changed.is_empty() {
+            return;
+        }
+        self.views.take_permissions(&self.caches, &self.options);
+        self.forget_shared();
+        for mounted in changed {
+            let (slot, cache) = (mounted.slot(), mounted.cache());
+            log::info!(
+                "cache {}: its permissions have changed",
+                mounted.entry.cache_id
+            );
+            let folders = [Node::SampleDir(slot), Node::CacheDir(slot)];
+            let files = [
+                Node::Manifest(slot),
+                Node::Migrated(slot),
+                Node::Metadata(slot),
+            ];
+            let samples = (0..cache.sample_count()).map(|sample| Node::Sample(slot, sample));
+            for node in folders.into_iter().chain(files).chain(samples) {
+                self.forget.forget(self.ino(node), Stale::Attributes);
+            }
+        }
+    }
+
+    /// Has the kernel ask anew who may read what is about several caches.
+    fn forget_shared(&self) {
+        let views = (0..self.view_count()).filter_map(|view| u32::try_from(view).ok());
+        let views = views.flat_map(|view| self.view_nodes(view));
+        let shared = [Node::ByName, Node::Views, Node::JoinedTable];
+        for node in shared.into_iter().chain(views) {
+            self.forget.forget(self.ino(node), Stale::Attributes);
+        }
+    }
+
     /// Shows the caches that were published below the given folders since the last look. Caches that
     /// went are served on: whoever has them open must not notice.
     pub fn rescan(&self) {
+        let _one_at_a_time = lock(&self.rescan.looking);
+        self.look_at_permissions();
         let Some(find) = self.rescan.find.get() else {
             return;
         };
-        let _one_at_a_time = lock(&self.rescan.looking);
         let known: Vec<Entry> = self.caches.iter().map(|m| m.entry.clone()).collect();
         let Newcomers { dataset, gone } = find(&self.dataset, &known);
         let mut refused: Vec<String> = dataset.skipped().iter().map(Error::chain).collect();
@@ -91,8 +138,12 @@ impl Vfs {
                 Err(error) => refused.push(error.chain()),
             }
         }
+        if !refused.is_empty() {
+            self.rescan.refused.store(true, Ordering::Relaxed);
+        }
         if !added.is_empty() {
             self.caches.join(&added, &self.options);
+            self.forget_shared();
             for folder in [Node::Samples, Node::Caches, Node::ByName] {
                 self.forget.forget(self.ino(folder), Stale::Everything);
             }

@@ -256,13 +256,13 @@ impl Vfs {
             Node::Root => folder(5, self.newest),
             Node::Views => {
                 let views = u32::try_from(self.view_count()).unwrap_or(u32::MAX - 2);
-                folder(views, self.newest)
+                folder(views, self.newest).map(|attr| self.with_names(attr))
             }
             Node::ViewDir(view, folder) => self.view_dir_attr(view, folder),
             Node::ViewLines(view) => self.view_lines_attr(view),
             Node::JoinedTable => self.joined_attr(),
             Node::Samples | Node::Caches => folder(caches, self.caches.newest()),
-            Node::ByName => folder(0, self.caches.newest()),
+            Node::ByName => folder(0, self.caches.newest()).map(|attr| self.with_names(attr)),
             Node::Control => folder(0, self.started),
             Node::ControlFile(file) | Node::Command { file, .. } => {
                 Ok(match self.command_attr(node) {
@@ -274,8 +274,16 @@ impl Vfs {
                 let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
                 Ok(self.snapshot_attr(&snapshot))
             }
-            Node::SampleDir(slot) | Node::CacheDir(slot) => {
-                let attr = self.of_cache(ino, self.mounted(slot)?, FileKind::Directory, 0);
+            Node::SampleDir(slot) => {
+                let mounted = self.mounted(slot)?;
+                let shown = mounted.permissions().samples;
+                let attr = self.of_cache(ino, mounted, shown, FileKind::Directory, 0);
+                Ok(Attr { nlink: 2, ..attr })
+            }
+            Node::CacheDir(slot) => {
+                let mounted = self.mounted(slot)?;
+                let shown = mounted.permissions().folder;
+                let attr = self.of_cache(ino, mounted, shown, FileKind::Directory, 0);
                 Ok(Attr { nlink: 2, ..attr })
             }
             Node::Sample(slot, sample) => {
@@ -288,7 +296,8 @@ impl Vfs {
                     .cache()
                     .remembered_len(sample)
                     .map_err(|error| self.damaged(slot, sample, error))?;
-                let attr = self.of_cache(ino, mounted, FileKind::File, size);
+                let shown = mounted.permissions().sample(mounted.cache(), sample);
+                let attr = self.of_cache(ino, mounted, shown, FileKind::File, size);
                 let cache = self.caches.number(slot);
                 let links = cache.map_or(0, |cache| self.views.links(cache, sample));
                 Ok(Attr {
@@ -301,26 +310,30 @@ impl Vfs {
             Node::Manifest(slot) => {
                 let mounted = self.mounted(slot)?;
                 let len = mounted.cache().manifest_bytes().len() as u64;
+                let shown = mounted.permissions().manifest;
                 Ok(Attr {
                     // A migration puts another file in its place.
                     ttl: Ttl::Never,
-                    ..self.of_cache(ino, mounted, FileKind::File, len)
+                    ..self.of_cache(ino, mounted, shown, FileKind::File, len)
                 })
             }
             Node::Migrated(slot) => {
                 let mounted = self.mounted(slot)?;
                 let migrated = mounted.migrated.load_full().ok_or(VfsError::NotFound)?;
-                Ok(self.of_cache(ino, mounted, FileKind::File, migrated.len() as u64))
+                let (len, shown) = (migrated.len() as u64, mounted.permissions().manifest);
+                Ok(self.of_cache(ino, mounted, shown, FileKind::File, len))
             }
             Node::Metadata(slot) => {
                 let mounted = self.mounted(slot)?;
                 let len = mounted.cache().metadata_info().identity.len;
-                Ok(self.of_cache(ino, mounted, FileKind::File, len))
+                let shown = mounted.permissions().metadata;
+                Ok(self.of_cache(ino, mounted, shown, FileKind::File, len))
             }
             Node::NameLink(slot) => {
                 let mounted = self.mounted(slot)?;
                 let len = link_target(mounted).len() as u64;
-                let attr = self.of_cache(ino, mounted, FileKind::Symlink, len);
+                let shown = mounted.permissions().samples;
+                let attr = self.of_cache(ino, mounted, shown, FileKind::Symlink, len);
                 Ok(Attr {
                     perm: 0o777,
                     ..attr
@@ -364,16 +377,48 @@ impl Vfs {
     pub(super) fn snapshot_attr(&self, snapshot: &Snapshot) -> Attr {
         let ino = self.ino(Node::Snapshot(snapshot.number));
         let len = snapshot.text.len() as u64;
+        let perm = match snapshot.file {
+            // Numbers alone.
+            ControlFile::Metrics => 0o444,
+            _ => self.tells_to(),
+        };
         Attr {
             ttl: Ttl::Never,
+            perm,
             ..self.plain(ino, FileKind::File, len, snapshot.taken)
         }
     }
 
-    fn of_cache(&self, ino: Ino, mounted: &Mounted, kind: FileKind, size: u64) -> Attr {
-        let Permissions { uid, gid, file } = mounted.permissions;
+    /// Who may read a text that tells names, paths and values of all caches.
+    fn tells_to(&self) -> u16 {
+        // Nobody knows who may read a cache that was refused.
+        match self.skipped.is_empty() && !self.rescan.has_refused() {
+            true => self.caches.shared().control.file,
+            false => 0o400,
+        }
+    }
+
+    /// A folder whose names come from manifests: whoever may not read all of them may use the names
+    /// that he knows, and not list them.
+    fn with_names(&self, folder: Attr) -> Attr {
+        let hidden = 0o444 & !self.caches.shared().names.file;
+        Attr {
+            perm: folder.perm & !hidden,
+            ..folder
+        }
+    }
+
+    fn of_cache(
+        &self,
+        ino: Ino,
+        mounted: &Mounted,
+        shown: Permissions,
+        kind: FileKind,
+        size: u64,
+    ) -> Attr {
+        let Permissions { uid, gid, file } = shown;
         let perm = match kind {
-            FileKind::Directory => mounted.permissions.dir(&self.options),
+            FileKind::Directory => shown.dir(&self.options),
             _ => file,
         };
         Attr {

@@ -14,6 +14,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
+
 use self::corpus::Corpus;
 use self::folders::TOP;
 use self::index::{Named, Names, ViewIndex};
@@ -44,7 +46,7 @@ pub(super) struct Views {
 #[derive(Debug)]
 struct ShownView {
     view: View,
-    permissions: Permissions,
+    permissions: ArcSwap<Permissions>,
     /// Built at the first use, by one thread, while others wait; what failed stays so.
     index: OnceLock<Result<ViewIndex, Arc<Error>>>,
     lines: LazyFile,
@@ -106,7 +108,7 @@ impl Views {
         let list: Vec<_> = views
             .into_iter()
             .map(|view| ShownView {
-                permissions: shared_permissions(caches, options, |cache| view.shows_cache(cache)),
+                permissions: ArcSwap::from_pointee(shown_permissions(&view, caches, options)),
                 view,
                 index: OnceLock::new(),
                 lines: LazyFile::default(),
@@ -178,7 +180,15 @@ impl Views {
     }
 
     pub(super) fn permissions(&self, view: u32) -> Option<Permissions> {
-        Some(self.shown(view)?.permissions)
+        Some(**self.shown(view)?.permissions.load())
+    }
+
+    /// Takes what the caches show now.
+    pub(super) fn take_permissions(&self, caches: &Caches, options: &VfsOptions) {
+        for shown in &self.list {
+            let now = shown_permissions(&shown.view, caches, options);
+            shown.permissions.store(Arc::new(now));
+        }
     }
 
     fn shown(&self, view: u32) -> Option<&ShownView> {
@@ -226,22 +236,9 @@ fn build(views: &Views, shown: &ShownView) -> (Result<ViewIndex>, u64) {
     (built, names.made())
 }
 
-/// What those may do who may do it with all of the caches that `shows` lets in: a folder or a file
-/// over several caches shows the metadata of each.
-pub(super) fn shared_permissions(
-    caches: &Caches,
-    options: &VfsOptions,
-    shows: impl Fn(usize) -> bool,
-) -> Permissions {
-    let all = caches.iter().enumerate().filter(|(cache, _)| shows(*cache));
-    let shared = all
-        .map(|(_, mounted)| mounted.permissions)
-        .reduce(|a, b| a.shared(b, options));
-    shared.unwrap_or(Permissions {
-        uid: options.uid,
-        gid: options.gid,
-        file: 0o444,
-    })
+/// Who may read names and metadata of a view.
+fn shown_permissions(view: &View, caches: &Caches, options: &VfsOptions) -> Permissions {
+    caches.shared_permissions(options, |cache| view.shows_cache(cache))
 }
 
 impl Vfs {
@@ -270,6 +267,17 @@ impl Vfs {
     /// Number of views.
     pub(super) fn view_count(&self) -> u64 {
         self.views.list.len() as u64
+    }
+
+    /// The folders of a view that anybody may have looked up, and its `metadata.jsonl`.
+    pub(super) fn view_nodes(&self, view: u32) -> Vec<Node> {
+        let index = self.views.shown(view).and_then(|shown| shown.index.get());
+        let count = match index {
+            Some(Ok(index)) => u32::try_from(index.folders.len()).unwrap_or(u32::MAX),
+            _ => 1,
+        };
+        let folders = (0..count).map(|folder| Node::ViewDir(view, folder));
+        folders.chain([Node::ViewLines(view)]).collect()
     }
 
     /// Number and name of view number `at`.

@@ -15,6 +15,7 @@
     reason = "each test binary uses a part of this, and a test may panic"
 )]
 
+pub mod acl;
 pub mod arrow_rewrite;
 pub mod faulty;
 pub mod fixture;

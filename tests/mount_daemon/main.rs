@@ -19,6 +19,7 @@ mod ends;
 mod fstab;
 mod logs;
 mod rescan;
+mod rights;
 mod start;
 mod systemd;
 mod tamper;

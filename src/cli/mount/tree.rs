@@ -38,6 +38,7 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path, log: &Arc<LogLines>)
         // Of whoever mounts, not of whom the daemon becomes.
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
+        groups: supplementary_groups(),
         show_uid: config.uid,
         show_gid: config.gid,
         umask: config.umask.map(u32::from),
@@ -51,6 +52,15 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path, log: &Arc<LogLines>)
         scrub_rate: config.scrub_rate,
     };
     Vfs::new(dataset, options)
+}
+
+/// Those of whoever mounts; none where they cannot be told.
+fn supplementary_groups() -> Vec<u32> {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    groups
+        .into_iter()
+        .map(rustix::process::Gid::as_raw)
+        .collect()
 }
 
 /// Looks for caches that were published after `dataset` was opened, and checks them as those were.
