@@ -76,6 +76,19 @@ pub enum Error {
         /// Reason and remedy.
         reason: String,
     },
+    /// There is no memory or no disk space for what was asked. The bytes of the cache may be right:
+    /// this is no damage.
+    #[error("{}{}: {reason}", path.display(), SampleLabel(*sample))]
+    NoRoom {
+        /// The file concerned.
+        path: PathBuf,
+        /// The sample concerned, when it is one sample's record.
+        sample: Option<u64>,
+        /// What there is too little of.
+        room: Room,
+        /// How much is needed, and which option gives more.
+        reason: String,
+    },
     /// A view that cannot be shown as asked for.
     #[error("view {view:?}: {reason}")]
     View {
@@ -89,7 +102,28 @@ pub enum Error {
     Several(Vec<Error>),
 }
 
+/// What there may be too little of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Room {
+    /// Memory of this process.
+    Memory,
+    /// Disk space for temporary files.
+    Disk,
+}
+
 impl Error {
+    /// An [`Error::NoRoom`] for memory of `len` bytes for one sample, whose record lies in `path`.
+    pub fn no_memory(path: impl Into<PathBuf>, sample: Option<u64>, len: u64) -> Self {
+        Self::NoRoom {
+            path: path.into(),
+            sample,
+            room: Room::Memory,
+            reason: format!(
+                "cannot allocate {len} bytes of memory (a limit of the process, or of the machine)"
+            ),
+        }
+    }
+
     /// An [`Error::Io`] for `path`.
     pub fn io(path: impl Into<PathBuf>, action: impl Into<String>, source: io::Error) -> Self {
         Self::Io {

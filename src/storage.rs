@@ -4,6 +4,7 @@
 //! in which a file appears under its final name. The seam for caches that lie elsewhere.
 
 mod access;
+mod buffer;
 mod guard;
 mod heap;
 mod inherited;
@@ -25,10 +26,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
 pub use access::{Access, Right, access};
+pub use buffer::Buffer;
 pub use heap::{bound_free_memory, give_back_free_memory};
 pub use inherited::take_inherited;
 pub use mapped::MappedFile;
-pub use process::resident_memory;
+pub use process::{ignore_file_size_signal, resident_memory};
 pub use publish::{
     DirLock, EarlySync, Replaced, StagedFile, Step, StepHook, already_there, check_replaceable,
     create_dir, create_dir_synced, create_dirs_synced, create_private_dirs, publish_own,

@@ -10,10 +10,10 @@ mod control;
 mod counters;
 mod damage;
 mod entry_attrs;
+mod generated;
 mod in_flight;
 mod inodes;
 mod joined;
-mod lazy_file;
 mod log_level;
 mod log_lines;
 mod metrics;
@@ -23,6 +23,7 @@ mod node;
 mod payloads;
 mod prefetch;
 mod read;
+mod refusals;
 mod rescan;
 mod scrub;
 mod slow;
@@ -46,14 +47,15 @@ pub use node::Ino;
 use caches::{Caches, Mounted};
 use control::SeenTexts;
 use damage::Damage;
+use generated::Generated;
 use in_flight::InFlight;
 use inodes::Inodes;
-use lazy_file::LazyFile;
 use log_level::LogLevel;
 use migration::Migration;
 use node::Node;
 use payloads::Payloads;
 use prefetch::Prefetch;
+use refusals::Refusals;
 use rescan::Rescan;
 pub use scrub::Stale;
 use scrub::{Forget, Scrub};
@@ -71,6 +73,9 @@ use crate::view::{OnCollision, ViewSpec};
 
 /// Half of what a slow hard disk gives, so that readers keep the other half.
 pub const DEFAULT_SCRUB_RATE: u64 = 64 << 20;
+
+/// Two of the largest compressed samples that there can be.
+pub const DEFAULT_TEMP_DISK: u64 = 8 << 30;
 
 /// How a tree is shown.
 #[derive(Clone, Debug)]
@@ -91,6 +96,8 @@ pub struct VfsOptions {
     pub umask: Option<u32>,
     /// Most bytes of decoded payloads to hold.
     pub cache_memory: u64,
+    /// Most bytes of temporary files to hold.
+    pub temp_disk: u64,
     /// Views to show beside those that are there without being asked for.
     pub views: Vec<ViewSpec>,
     /// Whether to show `by-<field>` and `path`.
@@ -118,6 +125,7 @@ impl Default for VfsOptions {
             show_gid: None,
             umask: None,
             cache_memory: 1 << 30,
+            temp_disk: DEFAULT_TEMP_DISK,
             views: Vec::new(),
             auto_views: true,
             on_collision: OnCollision::Refuse,
@@ -143,6 +151,7 @@ pub struct Vfs {
     in_flight: InFlight,
     damage: Damage,
     payloads: Payloads,
+    refusals: Refusals,
     snapshots: Snapshots,
     seen_texts: SeenTexts,
     migration: Migration,
@@ -154,7 +163,7 @@ pub struct Vfs {
     slow: SlowReads,
     rescan: Rescan,
     views: Views,
-    joined: LazyFile,
+    joined: Generated,
 }
 
 impl Vfs {
@@ -184,12 +193,13 @@ impl Vfs {
             counters: Counters::default(),
             in_flight: InFlight::new(),
             damage: Damage::default(),
-            payloads: Payloads::new(options.cache_memory),
+            payloads: Payloads::new(options.cache_memory, options.temp_disk),
+            refusals: Refusals::default(),
             snapshots: Snapshots::default(),
             seen_texts: SeenTexts::default(),
             views,
             inodes,
-            joined: LazyFile::default(),
+            joined: Generated::default(),
             caches,
             dataset,
             options,

@@ -3,6 +3,8 @@
 //!
 //! In the steady state nothing is allocated: each thread keeps its buffers.
 
+mod stream;
+
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -16,7 +18,7 @@ use crate::format::record::{
     Compression, HEADER_LEN, LZ4_PREFIX_LEN, decode_lz4, decoded_len, longest_lz4, lz4_start,
     metadata_len,
 };
-use crate::storage::StoredFile;
+use crate::storage::{self, StoredFile};
 
 /// Stored bytes of an lz4 payload that are read together with the record's head.
 const LZ4_AHEAD: u64 = 256 << 10;
@@ -51,23 +53,22 @@ struct Scratch {
 /// down: nothing is cleared that will be overwritten.
 #[derive(Default)]
 struct Buffer {
-    bytes: Vec<u8>,
+    bytes: storage::Buffer,
     len: usize,
 }
 
+/// There is no memory of this many bytes.
+struct NoMemory(u64);
+
 impl Buffer {
     /// Sets the length in use; the bytes are whatever was there, or zeros.
-    fn sized(&mut self, len: u64) -> Result<&mut [u8], Fault> {
-        self.len = usize::try_from(len).map_err(|_| {
-            Fault::new(
-                crate::error::FaultKind::Length,
-                "a length that fits into memory",
-                len.to_string(),
-            )
-        })?;
-        if self.bytes.len() < self.len {
-            self.bytes.resize(self.len, 0);
+    fn sized(&mut self, len: u64) -> Result<&mut [u8], NoMemory> {
+        self.len = 0;
+        if (self.bytes.len() as u64) < len {
+            self.bytes = storage::Buffer::default();
+            self.bytes = storage::Buffer::zeroed(len).map_err(|_| NoMemory(len))?;
         }
+        self.len = usize::try_from(len).map_err(|_| NoMemory(len))?;
         Ok(self.bytes.get_mut(..self.len).unwrap_or_default())
     }
 }
@@ -88,10 +89,12 @@ thread_local! {
 fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     let mut scratch = SCRATCH.take();
     let result = work(&mut scratch);
-    let Scratch { usual, head, rest } = &mut scratch;
-    for bytes in [usual, &mut head.bytes, &mut rest.bytes] {
-        if bytes.capacity() > KEEP_BUFFER {
-            *bytes = Vec::new();
+    if scratch.usual.capacity() > KEEP_BUFFER {
+        scratch.usual = Vec::new();
+    }
+    for buffer in [&mut scratch.head, &mut scratch.rest] {
+        if buffer.bytes.len() > KEEP_BUFFER {
+            *buffer = Buffer::default();
         }
     }
     SCRATCH.set(scratch);
@@ -174,7 +177,8 @@ impl Cache {
             self.envelope
                 .check_len(layout.metadata_len, &scratch.usual)
                 .map_err(damaged)?;
-            let json = scratch.rest.sized(layout.metadata_len).map_err(damaged)?;
+            let json = scratch.rest.sized(layout.metadata_len);
+            let json = json.map_err(|refused| self.no_memory(refused, sample, shard))?;
             self.read_at(shard, &file, json, offset)?;
             Ok(Envelope::is_object(json))
         })
@@ -348,7 +352,7 @@ impl Cache {
         let head = scratch
             .head
             .sized(head_len)
-            .map_err(|f| damaged(f, row.offset))?;
+            .map_err(|refused| self.no_memory(refused, sample, shard))?;
         self.read_at(shard, file, head, row.offset)?;
 
         let header = head.first_chunk().copied().unwrap_or_default();
@@ -408,7 +412,8 @@ impl Cache {
                 self.envelope
                     .check_len(layout.metadata_len, usual)
                     .map_err(damaged)?;
-                let rest = scratch.rest.sized(layout.metadata_len).map_err(damaged)?;
+                let rest = scratch.rest.sized(layout.metadata_len);
+                let rest = rest.map_err(|refused| self.no_memory(refused, sample, shard))?;
                 self.read_at(shard, file, rest, offset)?;
                 &*rest
             }
@@ -455,6 +460,11 @@ impl Cache {
     fn restless(&self, shard: usize) -> Error {
         let reason = "it changes again and again; it can be read once nobody writes it";
         Error::refused(self.shards.path(shard), reason)
+    }
+
+    #[cold]
+    fn no_memory(&self, NoMemory(len): NoMemory, sample: u64, shard: usize) -> Error {
+        Error::no_memory(self.shards.path(shard), Some(sample), len)
     }
 
     fn in_record(&self, fault: Fault, sample: u64, shard: usize, offset: u64) -> Error {
@@ -547,10 +557,9 @@ impl Record<'_> {
         let stored = match self.ahead.get(..stored_len) {
             Some(stored) => stored,
             None => {
-                let rest = self.rest.sized(self.layout.stored_len).map_err(|fault| {
-                    self.cache
-                        .in_record(fault, self.sample, self.shard, self.layout.payload_offset)
-                })?;
+                let rest = self.rest.sized(self.layout.stored_len);
+                let rest =
+                    rest.map_err(|refused| self.cache.no_memory(refused, self.sample, self.shard))?;
                 let offset = self.layout.payload_offset;
                 let (cache, admitted) = (self.cache, self.admitted);
                 read_payload(cache, admitted, self.shard, self.file, rest, offset)?;
@@ -582,10 +591,9 @@ impl Record<'_> {
         {
             Some(stored) => stored,
             None => {
-                let rest = self.rest.sized(needed).map_err(|fault| {
-                    self.cache
-                        .in_record(fault, self.sample, self.shard, self.layout.payload_offset)
-                })?;
+                let rest = self.rest.sized(needed);
+                let rest =
+                    rest.map_err(|refused| self.cache.no_memory(refused, self.sample, self.shard))?;
                 let offset = self.layout.payload_offset;
                 let (cache, admitted) = (self.cache, self.admitted);
                 read_payload(cache, admitted, self.shard, self.file, rest, offset)?;

@@ -40,6 +40,7 @@ const TIDY: Duration = Duration::from_secs(5);
 /// Runs the program with this process's command line.
 #[must_use]
 pub fn main() -> ExitCode {
+    storage::ignore_file_size_signal();
     let command_line: Vec<OsString> = env::args_os().collect();
     let config = options::parse(&command_line)
         .map_err(Wrong::Usage)

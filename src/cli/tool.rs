@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::storage;
+
 use super::{
     LogOptions, cat, demo, doctor, info, ls, migrate, pack, refuse, start_logging, top, umount,
     verify,
@@ -43,6 +45,7 @@ pub fn command_line() -> clap::Command {
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
 #[must_use]
 pub fn main() -> ExitCode {
+    storage::ignore_file_size_signal();
     let tool = Tool::parse();
     if let Err(error) = start_logging(PROGRAM, LogOptions::default()) {
         return refuse(PROGRAM, &format!("cannot start the log: {error}"), false);

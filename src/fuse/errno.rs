@@ -6,6 +6,7 @@ use std::fmt;
 use fuser::{Errno, INodeNo};
 use rustix::io::Errno as Os;
 
+use crate::error::Room;
 use crate::vfs::{Request, VfsError};
 
 /// A request, for a log line: what the kernel asked of which inode.
@@ -48,6 +49,8 @@ fn errno(error: &VfsError) -> Errno {
         VfsError::NoAttribute => Errno::ENODATA,
         VfsError::Unsupported => Errno::ENOSYS,
         VfsError::Damaged(_) => Errno::EIO,
+        VfsError::NoRoom(Room::Memory) => Errno::ENOMEM,
+        VfsError::NoRoom(Room::Disk) => Errno::ENOSPC,
         VfsError::Migration(cause) => match cause.errno {
             // The run was told to end. Programs take EINTR for a reason to write again at once.
             Some(errno) if errno == Os::INTR.raw_os_error() => Errno::ECANCELED,

@@ -10,6 +10,16 @@ pub fn resident_memory() -> Option<u64> {
     pages.checked_mul(rustix::param::page_size() as u64)
 }
 
+/// From now on a file that may not grow further (`ulimit -f`) is an error of the write. The signal that
+/// comes with it would end the process.
+pub fn ignore_file_size_signal() {
+    // SAFETY: SIG_IGN is no handler that could be called, and no other thread has to agree.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

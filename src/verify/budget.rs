@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Bytes that large payloads may have decoded together. A larger one is decoded alone.
+/// Bytes that large payloads may have decoded together. A larger one is decoded piece by piece.
 const TOTAL: u64 = 256 << 20;
 /// Payloads up to this size are not counted: one per thread is little.
 pub(super) const SMALL: u64 = 4 << 20;
@@ -10,10 +10,8 @@ pub(super) const SMALL: u64 = 4 << 20;
 /// Where the memory for large payloads comes from.
 pub trait Memory: Sync {
     /// Waits until `len` more bytes may be held, and takes them until what is returned is dropped.
-    ///
-    /// # Errors
-    /// What to say of a payload that is larger than may ever be held.
-    fn take(&self, len: u64) -> Result<Box<dyn Held + '_>, String>;
+    /// `None` when that is more than may ever be held.
+    fn take(&self, len: u64) -> Option<Box<dyn Held + '_>>;
 }
 
 /// Bytes that were taken; dropping it gives them back.
@@ -36,8 +34,10 @@ impl Budget {
 }
 
 impl Memory for Budget {
-    fn take(&self, len: u64) -> Result<Box<dyn Held + '_>, String> {
-        let len = len.min(TOTAL);
+    fn take(&self, len: u64) -> Option<Box<dyn Held + '_>> {
+        if len > TOTAL {
+            return None;
+        }
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         while *left < len {
             left = self
@@ -47,7 +47,7 @@ impl Memory for Budget {
         }
         *left -= len;
         drop(left);
-        Ok(Box::new(Share { budget: self, len }))
+        Some(Box::new(Share { budget: self, len }))
     }
 }
 

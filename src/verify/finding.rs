@@ -238,6 +238,9 @@ impl Subject<'_> {
                 "what a cache consists of",
                 reason,
             ),
+            Error::NoRoom { path, reason, .. } => {
+                with(damage(Kind::Refused, path), "memory to check it", reason)
+            }
             Error::NoSuchSample {
                 cache,
                 sample,

@@ -68,14 +68,14 @@ impl SampleCheck<'_> {
                 return Ok((len, 0));
             }
             let held = len.saturating_add(record.stored_len());
-            let _held = match held {
+            let held = match held {
                 ..=SMALL => None,
                 _ => Some(self.memory.take(held)),
             };
-            let _held = _held
-                .transpose()
-                .map_err(|reason| Error::refused(record.path(), reason))?;
-            decode_into(record, buffer)?;
+            match held {
+                Some(None) => record.decode_through(|_| Ok(()))?,
+                _ => decode_into(record, buffer)?,
+            }
             Ok((len, record.stored_len()))
         })?
     }
@@ -102,6 +102,7 @@ impl SampleCheck<'_> {
     }
 }
 
+/// Decodes into `buffer`, or where there is no memory for that piece by piece.
 fn decode_into(record: &mut Record<'_>, buffer: &mut Vec<u8>) -> Result<()> {
     let len = record.decoded_len();
     let room = usize::try_from(len).ok().filter(|room| {
@@ -110,18 +111,15 @@ fn decode_into(record: &mut Record<'_>, buffer: &mut Vec<u8>) -> Result<()> {
             .is_ok()
     });
     let Some(room) = room else {
-        let path = record.path();
-        return Err(Error::refused(
-            path,
-            format!(
-                "{len} bytes of memory are needed to decode a payload, and there are not so many"
-            ),
-        ));
+        return record.decode_through(|_| Ok(()));
     };
     if buffer.len() < room {
         buffer.resize(room, 0);
     }
-    let result = record.decode(buffer.get_mut(..room).unwrap_or_default());
+    let result = match record.decode(buffer.get_mut(..room).unwrap_or_default()) {
+        Err(Error::NoRoom { .. }) => record.decode_through(|_| Ok(())),
+        other => other,
+    };
     if buffer.len() > KEEP_BUFFER {
         *buffer = Vec::new();
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::Ino;
-use crate::error::Error;
+use crate::error::{Error, Room};
 use crate::migrate::ManifestUpdateError;
 
 /// The three kinds of node in the tree.
@@ -134,6 +134,8 @@ pub enum VfsError {
     Busy,
     /// The sample or its cache is damaged or cannot be read.
     Damaged(Arc<Error>),
+    /// There is too little memory or disk space for it; it was logged.
+    NoRoom(Room),
     /// A migration failed; it knows the errno that stopped it.
     Migration(Arc<ManifestUpdateError>),
     /// The node has no extended attribute of this name.

@@ -1,30 +1,32 @@
 //! `/metadata.arrow`: one table over the samples of all caches, made when it is first looked up.
 
 use std::fmt::Write as _;
-use std::io::{self, BufWriter};
+use std::io::{self, Write};
 
-use super::lazy_file::written;
+use super::generated::Source;
 use super::{Attr, FileKind, Node, Vfs, VfsError};
 use crate::dataset::Entry;
 use crate::error::Result;
 use crate::format::metadata::{Field, JOINED_COLUMNS, JoinedRow, JoinedWriter};
-use crate::storage::ScratchFile;
 use crate::view::Union;
 
-/// Its name in messages.
-const WHAT: &str = "/metadata.arrow";
-
 impl Vfs {
-    /// The table, made if nobody has asked for it before.
-    pub(super) fn joined_table(&self) -> Result<&ScratchFile, VfsError> {
-        self.joined.get(WHAT, |out| {
-            let entries: Vec<_> = self.caches.iter().map(|m| m.entry.clone()).collect();
-            write_table(&entries, out).map_err(|source| written(WHAT, source))
+    fn with_joined_table<T>(&self, work: impl FnOnce(&Source<'_>) -> T) -> T {
+        work(&Source {
+            node: Node::JoinedTable,
+            what: "/metadata.arrow".to_owned(),
+            known: &self.joined,
+            // The caches of the start, so that it is the same each time.
+            write: &|out| write_table(self.dataset.entries(), out),
         })
     }
 
+    pub(super) fn read_joined_table(&self, offset: u64, out: &mut [u8]) -> Result<usize, VfsError> {
+        self.with_joined_table(|source| self.read_generated(source, offset, out))
+    }
+
     pub(super) fn joined_attr(&self) -> Result<Attr, VfsError> {
-        let len = self.joined_table()?.len();
+        let len = self.with_joined_table(|source| self.generated_len(source))?;
         let permissions = self.caches.shared().table;
         let ino = self.ino(Node::JoinedTable);
         Ok(Attr {
@@ -36,10 +38,7 @@ impl Vfs {
     }
 }
 
-fn write_table(
-    entries: &[Entry],
-    out: BufWriter<ScratchFile>,
-) -> io::Result<BufWriter<ScratchFile>> {
+fn write_table(entries: &[Entry], out: &mut dyn Write) -> io::Result<()> {
     let union = Union::new(entries, &JOINED_COLUMNS);
     let fields = union.columns().iter().map(|column| Field {
         name: column.name.clone(),
@@ -65,5 +64,5 @@ fn write_table(
             table.push(row, values)?;
         }
     }
-    table.finish()
+    table.finish().map(drop)
 }

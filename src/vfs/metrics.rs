@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use super::Vfs;
 use super::counters::{Latency, Request, TIMES};
+use super::payloads::Place;
 use crate::storage;
 
 /// A text in the exposition format of Prometheus, version 0.0.4.
@@ -143,13 +144,20 @@ impl Vfs {
             counters.payload_hits(),
         );
         let help = "Memory of decoded payloads.";
-        out.gauge("datasetrt_payload_memory_bytes", help, self.payloads.held());
+        let held = self.payloads.held(Place::Memory);
+        out.gauge("datasetrt_payload_memory_bytes", help, held);
         let help = "The most that decoded payloads may take (--cache-memory).";
         out.gauge(
             "datasetrt_payload_memory_limit_bytes",
             help,
-            self.payloads.budget(),
+            self.payloads.budget(Place::Memory),
         );
+        let help = "Temporary files of samples and tables.";
+        let held = self.payloads.held(Place::Disk);
+        out.gauge("datasetrt_temp_disk_bytes", help, held);
+        let help = "The most that temporary files may take (--temp-disk).";
+        let budget = self.payloads.budget(Place::Disk);
+        out.gauge("datasetrt_temp_disk_limit_bytes", help, budget);
         let help = "Names of files in views made of metadata.";
         out.counter("datasetrt_names_made_total", help, counters.names_made());
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::payloads::IDLE;
+use super::payloads::{ENTRY, IDLE, Key};
 use super::{Ino, Node, Vfs};
 use crate::error::Result;
 use crate::format::record::Compression;
@@ -301,7 +301,7 @@ impl Vfs {
             }
         };
         if !self.prefetch.finish(sample, bytes) {
-            self.payloads.release((slot, number));
+            self.payloads.release(Key::Sample(slot, number));
         }
     }
 
@@ -312,8 +312,9 @@ impl Vfs {
         };
         match mounted.cache().compression(sample)? {
             Compression::None => mounted.cache().read_whole_ahead(sample),
-            Compression::Lz4 => Ok(self.decoded(mounted, sample)?.len() as u64),
+            Compression::Lz4 => Ok(self.decoded(mounted, sample)?.len()),
         }
+        .map(|len| len.saturating_add(ENTRY))
     }
 }
 

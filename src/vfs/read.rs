@@ -1,12 +1,13 @@
 //! Bytes of files. A sample's bytes are given out only after its envelope agreed.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::payloads::{Found, Payload, PayloadError, Sizes};
+use super::payloads::{Found, Key, Payload, PayloadError, Place, Sizes, Turn};
 use super::{Ino, Mounted, Node, Stale, Vfs, VfsError};
 use crate::cache::Record;
-use crate::error::{Error, Fault, FaultKind, Result};
+use crate::error::{Error, Fault, FaultKind, Result, Room};
 use crate::format::record::Compression;
 use crate::storage::ScratchFile;
 
@@ -56,10 +57,8 @@ impl Vfs {
                     log::error!("{}", error.chain());
                     VfsError::Damaged(Arc::new(error))
                 }),
-            Node::JoinedTable => read_scratch("/metadata.arrow", self.joined_table()?, offset, out),
-            Node::ViewLines(view) => {
-                read_scratch("metadata.jsonl", self.view_lines(view)?, offset, out)
-            }
+            Node::JoinedTable => self.read_joined_table(offset, out),
+            Node::ViewLines(view) => self.read_view_lines(view, offset, out),
             Node::Snapshot(number) => {
                 let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
                 Ok(copy_from(&snapshot.text, offset, out))
@@ -80,17 +79,18 @@ impl Vfs {
     /// requests go on.
     #[must_use]
     pub fn reads_slowly(&self, ino: Ino) -> bool {
-        if self.is_unmade(ino) {
-            return true;
-        }
-        let Some(Node::Sample(slot, sample)) = self.inodes.node(ino) else {
-            return false;
+        let (slot, sample) = match self.inodes.node(ino) {
+            Some(Node::Sample(slot, sample)) => (slot, sample),
+            Some(node @ (Node::JoinedTable | Node::ViewLines(_))) => {
+                return !self.is_generated(node);
+            }
+            _ => return false,
         };
         let Some(mounted) = self.at_slot(slot) else {
             return false;
         };
         mounted.cache().decodes_slowly(sample).unwrap_or(false)
-            && !self.payloads.has((slot, sample))
+            && !self.payloads.has(Key::Sample(slot, sample))
     }
 
     fn read_sample(
@@ -102,7 +102,7 @@ impl Vfs {
     ) -> Result<usize> {
         // The first piece may be the whole payload; a later one is of a payload in pieces.
         let piece = offset > 0 && mounted.cache().compression(sample)? == Compression::Lz4;
-        let key = (mounted.slot(), sample);
+        let key = Key::Sample(mounted.slot(), sample);
         let prefetched = self.prefetch.is_active() && self.payloads.has(key);
         if !piece
             && !prefetched
@@ -111,9 +111,12 @@ impl Vfs {
             return Ok(n);
         }
         let payload = self.decoded(mounted, sample)?;
-        self.confirm_len(mounted, sample, payload.len() as u64)?;
-        let n = copy_from(&payload, offset, out);
-        if prefetched && n == payload.len() {
+        self.confirm_len(mounted, sample, payload.len())?;
+        let n = payload.read_at(offset, out).map_err(|source| {
+            let reason = format!("cannot read its temporary file: {source}");
+            self.no_disk(mounted, sample, reason)
+        })?;
+        if prefetched && n as u64 == payload.len() {
             // The kernel has all of it now.
             self.payloads.release(key);
         }
@@ -169,27 +172,83 @@ impl Vfs {
         Err(Fault::new(FaultKind::Length, expected, found).in_sample(&path, sample))
     }
 
-    /// The decoded payload of a compressed sample, decoded by this thread if no other has.
+    /// The decoded payload of a compressed sample, decoded by this thread if no other has: into memory,
+    /// or where that does not suffice into a temporary file.
     pub(super) fn decoded(&self, mounted: &Mounted, sample: u64) -> Result<Arc<Payload>> {
         // It may have been decoded before its shard was found wrong.
         mounted.cache().admit(sample)?;
-        let turn = match self.payloads.find((mounted.slot(), sample)) {
+        let turn = match self.payloads.find(Key::Sample(mounted.slot(), sample)) {
             Found::Payload(payload) => {
                 self.counters.note_payload_hit();
                 return Ok(payload);
             }
             Found::Turn(turn) => turn,
         };
-        let (payload, stored) = mounted.cache().with_record(sample, 0, |record| {
+        mounted.cache().with_record(sample, 0, |record| {
             let sizes = Sizes {
                 decoded: record.decoded_len(),
                 stored: record.stored_len(),
             };
-            turn.decode(sizes, |bytes| self.timed(|| record.decode(bytes)))
-                .map_err(|error| not_decoded(error, record))
-        })??;
-        drop(stored);
-        Ok(payload)
+            match turn.decode(sizes, |bytes| self.timed(|| record.decode(bytes))) {
+                Ok(payload) => Ok(payload),
+                Err(PayloadError::TooLarge | PayloadError::Failed(Error::NoRoom { .. })) => {
+                    self.decoded_on_disk(mounted, sample, &turn, record)
+                }
+                Err(PayloadError::Failed(error)) => Err(error),
+            }
+        })?
+    }
+
+    /// Decodes into a temporary file, in little memory.
+    fn decoded_on_disk(
+        &self,
+        mounted: &Mounted,
+        sample: u64,
+        turn: &Turn<'_>,
+        record: &mut Record<'_>,
+    ) -> Result<Arc<Payload>> {
+        let sizes = Sizes {
+            decoded: record.decoded_len(),
+            stored: record.stored_len(),
+        };
+        let (decoded, needed) = (sizes.decoded, sizes.needed());
+        let written = turn.write(decoded, || {
+            let failed = |source: &dyn std::fmt::Display| {
+                let reason = format!(
+                    "cannot write its decoded {decoded} bytes into a temporary file: {source} (set TMPDIR to a \
+                     folder with room, or mount with --cache-memory {needed} or more)"
+                );
+                self.no_disk(mounted, sample, reason)
+            };
+            let mut file = ScratchFile::create().map_err(|error| failed(&error.chain()))?;
+            self.timed(|| {
+                record.decode_through(|bytes| file.write_all(bytes).map_err(|error| failed(&error)))
+            })?;
+            Ok(file)
+        });
+        written.map_err(|error| match error {
+            PayloadError::Failed(error) => error,
+            PayloadError::TooLarge => {
+                let memory = self.payloads.budget(Place::Memory);
+                let disk = self.payloads.budget(Place::Disk);
+                let reason = format!(
+                    "decoding this sample takes {needed} bytes of memory, and --cache-memory is {memory}; or \
+                     {decoded} bytes of temporary files, and --temp-disk is {disk}: mount with more of either"
+                );
+                self.no_disk(mounted, sample, reason)
+            }
+        })
+    }
+
+    fn no_disk(&self, mounted: &Mounted, sample: u64, reason: String) -> Error {
+        let cache = mounted.cache();
+        let shard = cache.shard_of(sample).map(|shard| cache.shard_path(shard));
+        Error::NoRoom {
+            path: shard.unwrap_or_else(|_| cache.dir().to_path_buf()),
+            sample: Some(sample),
+            room: Room::Disk,
+            reason,
+        }
     }
 
     /// Decodes a payload, counted and timed.
@@ -200,10 +259,19 @@ impl Vfs {
         result
     }
 
-    /// Notes a failed sample; it is logged when it was not known before.
+    /// Notes a failed sample; it is logged when it was not known before. A sample that there is no room
+    /// for is not damaged, and not listed.
     pub(super) fn damaged(&self, slot: u64, sample: u64, error: Error) -> VfsError {
         let message = error.chain();
         let id = self.at_slot(slot).map_or(slot, |m| m.entry.cache_id);
+        if let Error::NoRoom { room, .. } = error {
+            if self.refusals.is_news((slot, sample), Instant::now()) {
+                log::error!("cache {id}, sample {sample}: not served: {message}");
+            } else {
+                log::debug!("cache {id}, sample {sample}: not served: {message}");
+            }
+            return VfsError::NoRoom(room);
+        }
         if self.damage.note(slot, sample, message.clone()) {
             log::error!("cache {id}, sample {sample}: {message}");
         } else {
@@ -213,37 +281,8 @@ impl Vfs {
     }
 }
 
-fn not_decoded(error: PayloadError<Error>, record: &Record<'_>) -> Error {
-    match error {
-        PayloadError::Decode(error) => error,
-        PayloadError::TooLarge { needed, budget } => {
-            Error::refused(record.path(), too_large(needed, budget))
-        }
-    }
-}
-
-/// What to say of a payload whose decoding takes more than the budget, in bytes.
-pub(super) fn too_large(needed: u64, budget: u64) -> String {
-    format!(
-        "decoding this sample takes {needed} bytes, more than the {budget} bytes of \
-         --cache-memory; mount with --cache-memory {needed} or more"
-    )
-}
-
-fn read_scratch(
-    what: &str,
-    file: &ScratchFile,
-    offset: u64,
-    out: &mut [u8],
-) -> Result<usize, VfsError> {
-    file.read_at(offset, out).map_err(|source| {
-        let action = format!("read its temporary file at offset {offset}");
-        VfsError::Damaged(Arc::new(Error::io(what, action, source)))
-    })
-}
-
 /// Copies what `bytes` has from `offset` on, as far as it fits.
-fn copy_from(bytes: &[u8], offset: u64, out: &mut [u8]) -> usize {
+pub(super) fn copy_from(bytes: &[u8], offset: u64, out: &mut [u8]) -> usize {
     let start = usize::try_from(offset).unwrap_or(usize::MAX);
     let rest = bytes.get(start..).unwrap_or_default();
     let n = rest.len().min(out.len());

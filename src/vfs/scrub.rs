@@ -14,7 +14,6 @@ use super::control::later_than;
 use super::damage::MOST_LISTED;
 use super::names::parse_decimal;
 use super::payloads::{Payloads, Reservation};
-use super::read::too_large;
 use super::{Ino, Mounted, Node, Vfs, VfsError, Written};
 use crate::error::Error;
 use crate::verify::{
@@ -284,11 +283,9 @@ impl Limiter {
 impl Held for Reservation {}
 
 impl Memory for Payloads {
-    fn take(&self, len: u64) -> Result<Box<dyn Held + '_>, String> {
-        match self.reserve(len) {
-            Some(reserved) => Ok(Box::new(reserved)),
-            None => Err(too_large(len, self.budget())),
-        }
+    fn take(&self, len: u64) -> Option<Box<dyn Held + '_>> {
+        let reserved = self.reserve(len)?;
+        Some(Box::new(reserved))
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use serde_json::json;
 
 use super::counters::Request;
+use super::payloads::Place;
 use super::{Mounted, Vfs};
 use crate::cache::Level;
 use crate::dataset::Validated;
@@ -68,8 +69,12 @@ impl Vfs {
             },
             "prefetch": self.prefetch_status(),
             "cache_memory": {
-                "budget_bytes": self.payloads.budget(),
-                "held_bytes": self.payloads.held(),
+                "budget_bytes": self.payloads.budget(Place::Memory),
+                "held_bytes": self.payloads.held(Place::Memory),
+            },
+            "temp_disk": {
+                "budget_bytes": self.payloads.budget(Place::Disk),
+                "held_bytes": self.payloads.held(Place::Disk),
             },
         });
         let mut text = serde_json::to_vec_pretty(&status).unwrap_or_default();

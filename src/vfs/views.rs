@@ -21,8 +21,8 @@ use self::folders::TOP;
 use self::index::{Named, Names, ViewIndex};
 use super::access::Permissions;
 use super::caches::Caches;
+use super::generated::Generated;
 use super::inodes::MAX_VIEWS;
-use super::lazy_file::LazyFile;
 use super::node::Node;
 use super::{Attr, FileKind, Ino, Vfs, VfsError, VfsOptions};
 use crate::dataset::Entry;
@@ -49,7 +49,7 @@ struct ShownView {
     permissions: ArcSwap<Permissions>,
     /// Built at the first use, by one thread, while others wait; what failed stays so.
     index: OnceLock<Result<ViewIndex, Arc<Error>>>,
-    lines: LazyFile,
+    lines: Generated,
 }
 
 /// A view with its index.
@@ -111,7 +111,7 @@ impl Views {
                 permissions: ArcSwap::from_pointee(shown_permissions(&view, caches, options)),
                 view,
                 index: OnceLock::new(),
-                lines: LazyFile::default(),
+                lines: Generated::default(),
             })
             .collect();
         let by_name = list.iter().enumerate();
@@ -351,7 +351,7 @@ impl Vfs {
     #[must_use]
     pub fn finds_slowly(&self, parent: Ino, name: &OsStr) -> bool {
         match self.inodes.node(parent) {
-            Some(Node::Root) => name == METADATA_FILE && !self.joined.is_made(),
+            Some(Node::Root) => name == METADATA_FILE && !self.is_counted(&self.joined),
             Some(Node::ViewDir(view, TOP)) if name == LINES_FILE => {
                 self.is_unmade(self.ino(Node::ViewLines(view)))
             }
@@ -376,11 +376,11 @@ impl Vfs {
     #[must_use]
     pub fn is_unmade(&self, ino: Ino) -> bool {
         match self.inodes.node(ino) {
-            Some(Node::JoinedTable) => !self.joined.is_made(),
+            Some(Node::JoinedTable) => !self.is_counted(&self.joined),
             Some(Node::ViewLines(view)) => self
                 .views
                 .shown(view)
-                .is_some_and(|shown| !shown.lines.is_made()),
+                .is_some_and(|shown| !self.is_counted(&shown.lines)),
             _ => false,
         }
     }

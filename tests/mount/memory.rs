@@ -2,12 +2,15 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+use rustix::io::Errno;
 
 use crate::common::fixture::Fixture;
 use crate::common::memory_group::MemoryGroup;
 use crate::common::mount::{can_mount, program};
 use crate::common::noise::noise;
-use crate::live::{EIO, Live, Place};
+use crate::live::{Live, Place};
 use crate::scrub::checked;
 
 /// What the daemon may take beside the budget.
@@ -36,6 +39,17 @@ fn assert_bounded(live: &Live, budget: u64) {
         budget >> 20
     );
     live.assert_sound();
+}
+
+/// Our program, started by a shell that says `limit` first.
+fn limited(limit: &str) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("{limit} && exec \"$@\"");
+    command
+        .args(["-c", &script, "sh"])
+        .arg(env!("CARGO_BIN_EXE_datasetrt-mount"))
+        .env_remove("RUST_LOG");
+    command
 }
 
 /// Numbers that look random.
@@ -117,7 +131,36 @@ fn eight_readers_of_one_large_sample_stay_inside_the_budget() {
 }
 
 #[test]
-fn a_sample_larger_than_the_budget_is_refused_with_what_to_do_and_others_are_served() {
+fn a_sample_larger_than_the_budget_is_read_from_disk_and_checked_in_little_memory() {
+    if !can_mount() {
+        return;
+    }
+    const LEN: usize = 96 << 20;
+    let budget = 1 << 20;
+    let place = Place::new();
+    let payload = noise(LEN, 1);
+    let fixture = Fixture::new().cache_id(7).lz4().payloads([&payload]);
+    let (live, _group) = mount(&place, fixture, budget);
+    let file = File::open(live.path("samples/7/0")).unwrap();
+    let mut piece = vec![0; 1 << 20];
+    for n in [95, 0, 40, 41, 94] {
+        file.read_exact_at(&mut piece, n << 20).unwrap();
+        let start = usize::try_from(n << 20).unwrap();
+        assert!(piece == payload[start..start + piece.len()], "{n}");
+    }
+    let status = live.status();
+    assert_eq!(status["counters"]["payloads_decoded"], 1);
+    assert_eq!(status["temp_disk"]["held_bytes"], LEN);
+    // A check behind the mount has the same budget.
+    let report = checked(&live, "all");
+    assert_eq!(report["damage"], 0, "{report}");
+    assert!(live.damaged().is_empty());
+    assert_bounded(&live, budget);
+    live.stop();
+}
+
+#[test]
+fn a_sample_that_no_budget_has_room_for_is_refused_with_what_to_do_and_others_are_served() {
     if !can_mount() {
         return;
     }
@@ -128,34 +171,36 @@ fn a_sample_larger_than_the_budget_is_refused_with_what_to_do_and_others_are_ser
         "cache",
         Fixture::new().cache_id(7).lz4().payloads(payloads.clone()),
     );
-    let mount = |budget: &str| {
-        let mut by = program();
-        by.args(["--cache-memory", budget]);
-        place.mount_by(by, &[&cache])
-    };
-    let live = mount("1MiB");
-    assert_eq!(live.errno("samples/7/0"), EIO);
+    let mut by = program();
+    by.args(["--cache-memory", "1MiB", "--temp-disk", "1MiB"]);
+    let live = place.mount_by(by, &[&cache]);
+    for _ in 0..3 {
+        assert_eq!(live.errno("samples/7/0"), Errno::NOSPC.raw_os_error());
+    }
     assert_eq!(live.read("samples/7/1").unwrap(), payloads[1]);
-    let damaged = live.damaged();
-    let needed = damaged[0]
-        .split("mount with --cache-memory ")
-        .nth(1)
-        .unwrap();
-    let needed = needed.split(' ').next().unwrap().to_owned();
-    assert!(
-        live.log().contains(&damaged[0]["7/0: ".len()..]),
-        "{}",
-        live.log()
-    );
-    // A check behind the mount has the same budget.
-    let report = checked(&live, "all");
-    assert_eq!(report["damage"], 1, "{report}");
-    assert_eq!(report["findings"][0]["kind"], "refused");
-    let found = report["findings"][0]["found"].as_str().unwrap();
-    assert!(found.contains("--cache-memory"), "{found}");
-    assert!(live.memory("VmHWM") < BESIDE);
+    assert!(live.damaged().is_empty(), "it is not damaged");
+    let log = live.log();
+    assert_eq!(log.matches("--temp-disk").count(), 1, "{log}");
     live.stop();
-    let live = mount(&needed);
-    assert_eq!(live.read("samples/7/0").unwrap(), payloads[0]);
+}
+
+#[test]
+fn a_temporary_file_that_cannot_grow_is_no_damage_and_ends_nothing() {
+    if !can_mount() {
+        return;
+    }
+    const LEN: usize = 3 << 20;
+    let place = Place::new();
+    let payloads = [noise(LEN, 1), noise(1000, 2)];
+    let cache = place.cache(
+        "cache",
+        Fixture::new().cache_id(7).lz4().payloads(payloads.clone()),
+    );
+    let mut by = limited("ulimit -f 1024");
+    by.args(["--cache-memory", "1MiB"]);
+    let live = place.mount_by(by, &[&cache]);
+    assert_eq!(live.errno("samples/7/0"), Errno::NOSPC.raw_os_error());
+    assert_eq!(live.read("samples/7/1").unwrap(), payloads[1]);
+    assert!(live.damaged().is_empty());
     live.stop();
 }

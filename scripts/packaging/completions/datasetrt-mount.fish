@@ -4,7 +4,8 @@ access\t'Each shard\'s once, before its first byte is served'"
 complete -c datasetrt-mount -l receipts -d 'Keep receipts in DIR: caches whose files have not changed since --validate-cache found all of them right are not hashed again [default: $XDG_CACHE_HOME/datasetrt or ~/.cache/datasetrt]' -r -F
 complete -c datasetrt-mount -l watch -d 'Look every SECONDS for caches of format 3 that were published below the given folders, and show them too; `echo rescan > MOUNTPOINT/.control/caches` does it at once' -r
 complete -c datasetrt-mount -l scrub-rate -d 'Most bytes per second that a check behind the mount reads (docs/safety.md); 0 for no limit' -r
-complete -c datasetrt-mount -l cache-memory -d 'Most memory for decoded samples, such as 64MiB; a compressed sample that is read in pieces must fit [default: a quarter of the memory of the machine or control group, at most 1GiB]' -r
+complete -c datasetrt-mount -l cache-memory -d 'Limit the memory of decoded samples, such as 64MiB; a compressed sample that needs more is decoded into a temporary file, see --temp-disk [default: a quarter of the memory of the machine or control group, at most 1GiB]' -r
+complete -c datasetrt-mount -l temp-disk -d 'Limit the disk space of temporary files, in the folder TMPDIR or in /var/tmp: decoded samples that need more than --cache-memory, and tables over many samples' -r
 complete -c datasetrt-mount -l view -d 'Show samples under /views/NAME by a path template, such as \'cats={label}/{sample_id:08}{ext} where label == "cat"\'; may be given again (docs/views.md)' -r
 complete -c datasetrt-mount -l on-collision -d 'What to do with samples that a view would call the same' -r -f -a "refuse\t'Refuse to mount, naming two of them'
 suffix\t'Put ~CACHE_ID-SAMPLE_ID before the extension'"

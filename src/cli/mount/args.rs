@@ -87,10 +87,21 @@ pub(super) struct Args {
     )]
     pub(super) scrub_rate: u64,
 
-    /// Most memory for decoded samples, such as 64MiB; a compressed sample that is read in pieces
-    /// must fit [default: a quarter of the memory of the machine or control group, at most 1GiB]
+    /// Limit the memory of decoded samples, such as 64MiB; a compressed sample that needs more is
+    /// decoded into a temporary file, see --temp-disk [default: a quarter of the memory of the machine or control group, at most 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caches")]
     pub(super) cache_memory: Option<u64>,
+
+    /// Limit the disk space of temporary files, in the folder TMPDIR or in /var/tmp: decoded samples
+    /// that need more than --cache-memory, and tables over many samples
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = parse_size,
+        default_value = "8GiB",
+        help_heading = "Caches"
+    )]
+    pub(super) temp_disk: u64,
 
     /// Show samples under /views/NAME by a path template, such as
     /// 'cats={label}/{sample_id:08}{ext} where label == "cat"'; may be given again (docs/views.md)

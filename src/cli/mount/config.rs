@@ -36,6 +36,8 @@ pub struct MountConfig {
     pub watch: Option<NonZeroU32>,
     /// Bytes for decoded samples.
     pub cache_memory: u64,
+    /// Bytes for temporary files.
+    pub temp_disk: u64,
     /// Views to show beside those that need no template.
     pub views: Vec<ViewSpec>,
     /// What happens to samples that a view would call the same.
@@ -126,6 +128,7 @@ impl MountConfig {
             scrub_rate: args.scrub_rate,
             watch: args.watch,
             cache_memory: args.cache_memory.unwrap_or_else(default_budget),
+            temp_disk: args.temp_disk,
             views: parse_views(&args.view)?,
             on_collision: match args.on_collision {
                 Collision::Refuse => OnCollision::Refuse,

@@ -43,6 +43,7 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path, log: &Arc<LogLines>)
         show_gid: config.gid,
         umask: config.umask.map(u32::from),
         cache_memory: config.cache_memory,
+        temp_disk: config.temp_disk,
         views: config.views.clone(),
         auto_views: config.auto_views,
         on_collision: config.on_collision,

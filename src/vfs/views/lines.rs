@@ -1,39 +1,50 @@
 //! `metadata.jsonl` of a view: one JSON object for each file of it, with the file's path in the view
 //! and the sample's metadata, as Hugging Face loaders read it.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::super::lazy_file::written;
+use super::super::generated::Source;
 use super::super::{Attr, FileKind, Node, Vfs, VfsError};
 use super::LINES_FILE;
 use crate::error::Result;
 use crate::format::metadata::ValueRef;
-use crate::storage::ScratchFile;
 use crate::view::{Scope, Union};
 
 /// The key of the path.
 const FILE_NAME: &str = "file_name";
 
 impl Vfs {
-    /// The file, made if nobody has asked for it before.
-    pub(in crate::vfs) fn view_lines(&self, view: u32) -> Result<&ScratchFile, VfsError> {
+    fn with_view_lines<T>(
+        &self,
+        view: u32,
+        work: impl FnOnce(&Source<'_>) -> Result<T, VfsError>,
+    ) -> Result<T, VfsError> {
         let built = self.built(view)?;
         if !self.has_lines(built.index) {
             return Err(VfsError::NotFound);
         }
-        let what = format!("/views/{}/{LINES_FILE}", built.shown.view.name());
-        built.shown.lines.get(&what, |mut out| {
-            self.write_lines(built, &mut out)
-                .map_err(|source| written(&what, source))?;
-            Ok(out)
+        work(&Source {
+            node: Node::ViewLines(view),
+            what: format!("/views/{}/{LINES_FILE}", built.shown.view.name()),
+            known: &built.shown.lines,
+            write: &|out| self.write_lines(built, out),
         })
     }
 
-    /// Its attributes; its length is not known before it is made.
+    pub(in crate::vfs) fn read_view_lines(
+        &self,
+        view: u32,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<usize, VfsError> {
+        self.with_view_lines(view, |source| self.read_generated(source, offset, out))
+    }
+
+    /// Its attributes; its length is not known before it was counted.
     pub(in crate::vfs) fn view_lines_attr(&self, view: u32) -> Result<Attr, VfsError> {
-        let len = self.view_lines(view)?.len();
+        let len = self.with_view_lines(view, |source| self.generated_len(source))?;
         let permissions = self.views.permissions(view).ok_or(VfsError::NotFound)?;
         let ino = self.ino(Node::ViewLines(view));
         Ok(Attr {
@@ -44,11 +55,7 @@ impl Vfs {
         })
     }
 
-    fn write_lines(
-        &self,
-        built: super::Built<'_>,
-        out: &mut BufWriter<ScratchFile>,
-    ) -> io::Result<()> {
+    fn write_lines(&self, built: super::Built<'_>, out: &mut dyn Write) -> io::Result<()> {
         let corpus = &self.views.corpus;
         let union = Union::new(corpus.entries(), &[FILE_NAME]);
         let keys = union.columns().iter().map(|column| {
