@@ -18,7 +18,7 @@ mod workers;
 pub use confine::{Confinement, User};
 pub use mount::{
     Answer, HELPER_CONFIG, MountOptions, Unmount, answer, check_device, find_helper,
-    others_allowed, prepare, quoted, resolve, unmount, within,
+    others_allowed, prepare, quoted, remount, resolve, unmount, within,
 };
 pub use mount_table::{Device, MountEntry, around, mounts, top_at};
 pub use session::{End, Notifier, ServeOptions, Session};

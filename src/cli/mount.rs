@@ -50,6 +50,13 @@ pub fn main() -> ExitCode {
         Err(Wrong::Usage(error)) => return usage(&error),
         Err(Wrong::Refused(error)) => return refuse(PROGRAM, &error.chain(), false),
     };
+    if config.remount {
+        let changed = fuse::remount(&config.mountpoint, config.read_only);
+        return match changed {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => refuse(PROGRAM, &error.chain(), false),
+        };
+    }
     if !config.foreground && !config.background_half {
         return background::launch(&command_line, config.ready_fd).unwrap_or_else(|error| {
             let reason = format!("cannot start the background process: {error}");
@@ -114,6 +121,9 @@ fn serve(mut config: MountConfig) -> Result<()> {
         )
     })?;
 
+    for word in &config.ignored_words {
+        log::debug!("-o {}: means nothing here", word.to_string_lossy());
+    }
     storage::bound_free_memory();
     let user = config.user.as_deref().map(User::find).transpose()?;
     let mountpoint = match fuse_fd {
@@ -144,6 +154,8 @@ fn serve(mut config: MountConfig) -> Result<()> {
         mountpoint,
         allow_other: config.allow_other,
         noexec: config.noexec,
+        read_only: config.read_only,
+        source: config.source.clone(),
     };
     // Before the session, which gives up rights of the threads that there are.
     every(TIDY, "tidy", &vfs, Vfs::tidy);

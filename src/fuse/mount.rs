@@ -1,14 +1,15 @@
 //! Mounting and unmounting: mount(2) as root, fusermount3 for everybody else.
 //!
-//! No path ever travels inside a mount option, so that commas, backslashes, line breaks and bytes that
-//! are not UTF-8 in any path are harmless. A [`Mount`] unmounts when dropped, and only itself: the
+//! Commas, backslashes, line breaks and bytes that are not UTF-8 in any path are harmless: the only
+//! path inside a mount option is the source for fusermount3, which is escaped. A [`Mount`] unmounts when dropped, and only itself: the
 //! mount on top at its path must still have the device number that it had.
 
 mod given;
 mod helper;
 mod look;
+mod remount;
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,14 +21,15 @@ use rustix::mount::{MountFlags, UnmountFlags};
 pub(super) use given::check_given;
 pub use helper::{CONFIG as HELPER_CONFIG, find as find_helper, others_allowed};
 pub use look::{Answer, answer, quoted, resolve, within};
+pub use remount::remount;
 
 use self::look::{LOOK, clear_leftovers, hung, in_time};
 use super::confine::may_mount;
 use super::mount_table::{self, Device, FSTYPE};
 use crate::error::{Error, Result};
 
-/// The source column of the mount table.
-const SOURCE: &str = "datasetrt-mount";
+/// What comes after `fuse.` in the type of our mounts.
+const SUBTYPE: &str = "datasetrt-mount";
 pub(super) const DEVICE: &str = "/dev/fuse";
 
 /// Where and how to mount.
@@ -39,6 +41,10 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Refuse to run programs from the mount.
     pub noexec: bool,
+    /// Let nobody write, not even to control files.
+    pub read_only: bool,
+    /// The source column of the mount table: `mount -a` knows by it what is mounted.
+    pub source: OsString,
 }
 
 /// Checks all that can be known before mounting, and clears a dead mount of ours that lies at
@@ -215,8 +221,15 @@ fn mount_as_root(options: &MountOptions) -> Result<OwnedFd> {
     let data = CString::new(data).map_err(|error| Error::io(DEVICE, "mount", error.into()))?;
     let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
     flags.set(MountFlags::NOEXEC, options.noexec);
+    flags.set(MountFlags::RDONLY, options.read_only);
     let mountpoint = options.mountpoint.as_path();
-    match rustix::mount::mount(SOURCE, mountpoint, FSTYPE, flags, data.as_c_str()) {
+    match rustix::mount::mount(
+        options.source.as_os_str(),
+        mountpoint,
+        FSTYPE,
+        flags,
+        data.as_c_str(),
+    ) {
         Ok(()) => Ok(connection.into()),
         Err(Errno::PERM) => {
             let reason = "mounting is not permitted: CAP_SYS_ADMIN is needed \

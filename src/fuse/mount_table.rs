@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -32,6 +32,8 @@ pub struct MountEntry {
     pub device: Device,
     /// Where it is mounted.
     pub mountpoint: PathBuf,
+    /// How it is mounted there, such as `ro,noexec`.
+    pub options: OsString,
     /// Its type, such as `ext4`.
     pub fstype: OsString,
     /// Whether mounts made in it appear in other mount namespaces too.
@@ -43,6 +45,13 @@ impl MountEntry {
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.fstype == FSTYPE
+    }
+
+    /// Whether it is mounted with the option `name`.
+    #[must_use]
+    pub fn has_option(&self, name: &str) -> bool {
+        let mut options = self.options.as_bytes().split(|byte| *byte == b',');
+        options.any(|option| option == name.as_bytes())
     }
 }
 
@@ -103,7 +112,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let major = number(device.next()?)?;
     let minor = number(device.next()?)?;
     let mountpoint = fields.nth(1)?;
-    fields.next()?;
+    let options = fields.next()?;
     let mut shared = false;
     loop {
         match fields.next()? {
@@ -117,6 +126,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
         parent,
         device: Device { major, minor },
         mountpoint: PathBuf::from(unescape(mountpoint)),
+        options: unescape(options),
         fstype: unescape(fstype),
         shared,
     })
@@ -156,8 +166,6 @@ fn octal(digits: [u8; 3]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStrExt;
-
     use super::*;
 
     const SAMPLE: &[u8] = b"\
@@ -181,6 +189,7 @@ nonsense
             }
         );
         assert!(entry.is_ours() && entry.shared);
+        assert!(entry.has_option("nosuid") && !entry.has_option("suid"));
         let path = Path::new(std::ffi::OsStr::from_bytes(b"/mnt/\xff,y"));
         assert!(!top_in(parse(SAMPLE), path).unwrap().shared);
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use memmap2::MmapOptions;
 
 use crate::common::fixture::Fixture;
-use crate::common::mount::can_mount;
+use crate::common::mount::{can_mount, program};
 use crate::common::noise::noise;
 use crate::counted::{Counted, Requests, marks, requests};
 use crate::live::{Live, Place, command, stdout};
@@ -86,6 +86,37 @@ fn a_stat_costs_nothing_but_once_after_a_read() {
         counted.cost(|| drop(fs::read(&path).unwrap())),
         Requests::new()
     );
+}
+
+#[test]
+fn a_second_pass_over_a_read_only_mount_asks_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let mut read_only = program();
+    read_only.args(["-o", "ro"]);
+    let marks = marks(&place);
+    let plain = place.cache(
+        "plain",
+        Fixture::new()
+            .v2()
+            .payloads((0..200).map(|n| noise(3000, n))),
+    );
+    let live = place.mount_by(read_only, &[&marks, &plain]);
+    let counted = Counted::new(&live);
+    // As Python's open does: it looks at the file's length first.
+    let pass = || {
+        for n in 0..200 {
+            let file = File::open(live.path(&format!("samples/1/{n}"))).unwrap();
+            assert_eq!(file.metadata().unwrap().len(), 3000);
+            read_plainly(&live.path(&format!("samples/1/{n}")));
+        }
+    };
+    let first = counted.cost(pass);
+    assert_eq!(first, requests(&[("lookup", 201), ("read", 200)]));
+    assert_eq!(counted.cost(pass), Requests::new());
+    assert_eq!(counted.cost(pass), Requests::new());
 }
 
 #[test]

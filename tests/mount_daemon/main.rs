@@ -18,6 +18,7 @@ mod end;
 mod ends;
 mod fstab;
 mod logs;
+mod read_only;
 mod rescan;
 mod rights;
 mod start;

@@ -11,7 +11,7 @@ complete -c datasetrt-mount -l on-collision -d 'What to do with samples that a v
 suffix\t'Put ~CACHE_ID-SAMPLE_ID before the extension'"
 complete -c datasetrt-mount -l view-metadata -d 'Whether each view has a metadata.jsonl' -r -f -a "on\t'Yes'
 off\t'No'"
-complete -c datasetrt-mount -s o -d 'Mount options, comma separated (`\\,` is a comma); takes the usual words of mount(8) and every long option of this program, as in -o allow_other,threads=8; `ro` changes nothing: only .control can be written in any case' -r
+complete -c datasetrt-mount -s o -d 'Mount options, comma separated (`\\,` is a comma); takes the usual words of mount(8) and every long option of this program, as in -o allow_other,threads=8; `ro` mounts read-only, control files too, and saves a request after each read; `remount,ro` and `remount,rw` change that' -r
 complete -c datasetrt-mount -l threads -d 'Threads that answer the kernel; more help where shards lie on slow disks' -r
 complete -c datasetrt-mount -l uid -d 'Owner of all files [default: that of each cache]' -r
 complete -c datasetrt-mount -l gid -d 'Group of all files [default: that of each cache]' -r

@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, ValueEnum};
+use nix::unistd::{Group, User};
 
+use super::options::MountWords;
 use crate::cli::{LogFormat, parse_size};
 
 const EXAMPLES: &str = "\
@@ -141,8 +143,8 @@ pub(super) struct Args {
     pub(super) foreground: bool,
 
     /// Mount options, comma separated (`\,` is a comma); takes the usual words of mount(8) and every
-    /// long option of this program, as in -o allow_other,threads=8; `ro` changes nothing: only
-    /// .control can be written in any case
+    /// long option of this program, as in -o allow_other,threads=8; `ro` mounts read-only, control
+    /// files too, and saves a request after each read; `remount,ro` and `remount,rw` change that
     #[arg(short = 'o', value_name = "OPTIONS", action = ArgAction::Append, help_heading = "Mount")]
     pub(super) options: Vec<OsString>,
 
@@ -156,11 +158,11 @@ pub(super) struct Args {
     pub(super) threads: u16,
 
     /// Owner of all files [default: that of each cache]
-    #[arg(long, value_name = "UID", help_heading = "Mount")]
+    #[arg(long, value_name = "NAME|UID", value_parser = parse_uid, help_heading = "Mount")]
     pub(super) uid: Option<u32>,
 
     /// Group of all files [default: that of each cache]
-    #[arg(long, value_name = "GID", help_heading = "Mount")]
+    #[arg(long, value_name = "NAME|GID", value_parser = parse_gid, help_heading = "Mount")]
     pub(super) gid: Option<u32>,
 
     /// Permission bits to take away from 0444, in octal [default: those that each cache lacks]
@@ -224,9 +226,9 @@ pub(super) struct Args {
     #[arg(long, hide = true)]
     pub(super) background_half: bool,
 
-    /// Set by `-o noexec` only: there is no reason to type it as a long option.
+    /// What only `-o` can say: there is no reason to type it as a long option.
     #[arg(skip)]
-    pub(super) noexec: bool,
+    pub(super) said: MountWords,
 }
 
 /// What happens to samples that a view would call the same.
@@ -265,6 +267,35 @@ pub enum Validate {
     Startup,
     /// Each shard's once, before its first byte is served
     Access,
+}
+
+fn parse_uid(text: &str) -> Result<u32, String> {
+    let found = |name: &str| User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
+    parse_id(text, "user", found)
+}
+
+fn parse_gid(text: &str) -> Result<u32, String> {
+    let found =
+        |name: &str| Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
+    parse_id(text, "group", found)
+}
+
+/// `text` is a number, or the name of one.
+fn parse_id(
+    text: &str,
+    kind: &str,
+    by_name: impl Fn(&str) -> nix::Result<Option<u32>>,
+) -> Result<u32, String> {
+    match text.parse() {
+        Ok(u32::MAX) => return Err(format!("{text} means no {kind}")),
+        Ok(id) => return Ok(id),
+        Err(_) => {}
+    }
+    match by_name(text) {
+        Ok(Some(id)) => Ok(id),
+        Ok(None) => Err(format!("there is no {kind} called `{text}`")),
+        Err(error) => Err(format!("cannot look up the {kind} `{text}`: {error}")),
+    }
 }
 
 fn parse_umask(text: &str) -> Result<u16, String> {

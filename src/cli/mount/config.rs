@@ -54,6 +54,14 @@ pub struct MountConfig {
     pub allow_other: bool,
     /// Refuse to run programs from the mount.
     pub noexec: bool,
+    /// Let nobody write, not even to control files.
+    pub read_only: bool,
+    /// Change the mount that is there, instead of mounting.
+    pub remount: bool,
+    /// What the mount table shows as the source: the first cache as it was given, or the list of them.
+    pub source: OsString,
+    /// Words of `-o` that mean nothing here.
+    pub(super) ignored_words: Vec<OsString>,
     /// Event threads.
     pub threads: usize,
     /// Owner of all files, instead of that of each cache.
@@ -101,11 +109,16 @@ impl MountConfig {
         let Some(mountpoint) = paths.pop() else {
             return Err(usage("a mountpoint is needed"));
         };
-        if paths.is_empty() && args.caches_from.is_none() {
-            return Err(usage(
-                "a cache folder and a mountpoint are needed (in this order)",
-            ));
-        }
+        let source = match (paths.first(), &args.caches_from) {
+            (Some(first), _) => first.clone().into_os_string(),
+            (None, Some(list)) => list.clone().into_os_string(),
+            (None, None) if args.said.remount => OsString::new(),
+            (None, None) => {
+                return Err(usage(
+                    "a cache folder and a mountpoint are needed (in this order)",
+                ));
+            }
+        };
         let fuse_fd = args.fuse_fd.or_else(|| given_as_path(&mountpoint));
         if args.user.is_some() && !args.allow_other && fuse_fd.is_none() {
             return Err(usage(
@@ -139,7 +152,11 @@ impl MountConfig {
             xattrs: args.xattrs,
             foreground: args.foreground,
             allow_other: args.allow_other,
-            noexec: args.noexec,
+            noexec: args.said.noexec,
+            read_only: args.said.read_only,
+            remount: args.said.remount,
+            source,
+            ignored_words: args.said.ignored,
             threads: usize::from(args.threads),
             uid: args.uid,
             gid: args.gid,

@@ -8,11 +8,10 @@ use clap::{CommandFactory, Parser};
 
 use super::args::Args;
 
-/// Words that fstab and mount(8) pass on and that change nothing here: the mount always is nosuid and
-/// nodev, has no access times, and holds nothing that changes.
-const IGNORED: [&str; 44] = [
-    "rw",
-    "ro",
+/// Words that fstab, mount(8) and programs made with libfuse take, and that change nothing here: the
+/// mount always is nosuid and nodev, has no access times, checks permissions, and holds nothing that
+/// changes.
+const IGNORED: [&str; 56] = [
     "defaults",
     "auto",
     "noauto",
@@ -27,7 +26,6 @@ const IGNORED: [&str; 44] = [
     "nodev",
     "suid",
     "nosuid",
-    "exec",
     "atime",
     "noatime",
     "diratime",
@@ -43,8 +41,6 @@ const IGNORED: [&str; 44] = [
     "dirsync",
     "iversion",
     "noiversion",
-    "default_permissions",
-    // The rest: mount(8) passes them on too, and libfuse's programs take them.
     "symfollow",
     "nosymfollow",
     "mand",
@@ -53,13 +49,54 @@ const IGNORED: [&str; 44] = [
     "loud",
     "sub",
     "nosub",
+    "default_permissions",
     "nonempty",
     "big_writes",
     "kernel_cache",
+    "auto_cache",
+    "noauto_cache",
+    "auto_unmount",
+    "async_read",
+    "sync_read",
+    "async_dio",
+    "atomic_o_trunc",
+    "use_ino",
+    "readdir_ino",
+    "hard_remove",
+    "clone_fd",
+    "splice_read",
+    "no_splice_read",
+    "splice_move",
+    "no_splice_move",
 ];
 
-/// Words with a value that are notes of mount(8) to itself.
-const IGNORED_WITH_VALUE: [&str; 4] = ["user", "uhelper", "helper", "comment"];
+/// The same with a value: notes of mount(8) to itself, what the mount table shows, and settings of
+/// libfuse.
+const IGNORED_WITH_VALUE: [&str; 23] = [
+    "user",
+    "uhelper",
+    "helper",
+    "comment",
+    "fsname",
+    "subtype",
+    "rootmode",
+    "user_id",
+    "group_id",
+    "blksize",
+    "max_read",
+    "max_write",
+    "max_readahead",
+    "max_background",
+    "congestion_threshold",
+    "attr_timeout",
+    "ac_attr_timeout",
+    "entry_timeout",
+    "negative_timeout",
+    "remember",
+    "max_threads",
+    "max_idle_threads",
+    "idle_threads",
+];
 
 /// Long options that make no sense inside `-o`.
 const NOT_HERE: [&str; 3] = ["help", "version", "background-half"];
@@ -72,24 +109,39 @@ pub(super) fn parse(command_line: &[OsString]) -> Result<Args, clap::Error> {
         .split_first()
         .map_or((None, command_line), |(p, rest)| (Some(p), rest));
     let mut words = Vec::new();
-    let mut noexec = false;
+    let mut said = MountWords::default();
     for option in &typed.options {
         for word in split(option) {
             match meaning(&word)? {
-                Word::Ignored => {}
-                Word::NoExec => noexec = true,
+                Word::Ignored => said.ignored.push(word),
+                Word::NoExec(noexec) => said.noexec = noexec,
+                Word::ReadOnly(read_only) => said.read_only = read_only,
+                Word::Remount => said.remount = true,
                 Word::Long(long) => words.push(long),
             }
         }
     }
     let mut args = Args::try_parse_from(program.into_iter().chain(&words).chain(rest))?;
-    args.noexec = noexec;
+    args.said = said;
     Ok(args)
+}
+
+/// What `-o` says and no long option does. The last of two that contradict each other counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MountWords {
+    pub(super) noexec: bool,
+    pub(super) read_only: bool,
+    /// Change the mount that is there.
+    pub(super) remount: bool,
+    /// Words that mean nothing here.
+    pub(super) ignored: Vec<OsString>,
 }
 
 enum Word {
     Ignored,
-    NoExec,
+    NoExec(bool),
+    ReadOnly(bool),
+    Remount,
     Long(OsString),
 }
 
@@ -110,12 +162,11 @@ fn meaning(word: &OsStr) -> Result<Word, clap::Error> {
     {
         return Ok(Word::Ignored);
     }
-    if name == "remount" {
-        let text = "remount: the options of a mount cannot change; unmount it, then mount it again";
-        return Err(Args::command().error(ErrorKind::InvalidValue, text));
-    }
-    if name == "noexec" && value.is_empty() {
-        return Ok(Word::NoExec);
+    match name.as_ref() {
+        "remount" if value.is_empty() => return Ok(Word::Remount),
+        "ro" | "rw" if value.is_empty() => return Ok(Word::ReadOnly(name == "ro")),
+        "noexec" | "exec" if value.is_empty() => return Ok(Word::NoExec(name == "noexec")),
+        _ => {}
     }
     let long = name.replace('_', "-");
     let known = Args::command()
@@ -215,14 +266,31 @@ mod tests {
             "help",
             "rw=1",
             "background_half",
-            "uid=x",
-            "remount",
+            "remount=1",
+            "direct_io",
         ] {
             let error = parsed(&["c", "m", "-o", word]).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             let name = word.split('=').next().unwrap();
             assert!(error.to_string().contains(name), "{error}");
         }
+    }
+
+    #[test]
+    fn of_words_that_contradict_each_other_the_last_counts() {
+        let said = |words| parsed(&["c", "m", "-o", words]).unwrap().said;
+        assert!(said("ro").read_only && said("rw,ro").read_only);
+        assert!(!said("ro,defaults,rw").read_only && !said("noatime").read_only);
+        assert!(said("exec,noexec").noexec && !said("noexec,exec").noexec);
+        assert!(said("remount,ro").remount);
+    }
+
+    #[test]
+    fn words_of_libfuse_mean_nothing_here_and_are_noted() {
+        let words = "fsname=a=b,subtype=x,auto_unmount,max_read=131072,attr_timeout=1.5,kernel_cache,\
+                     entry_timeout=0,negative_timeout=0,big_writes,nonempty,default_permissions";
+        let args = parsed(&["c", "m", "-o", words]).unwrap();
+        assert_eq!(args.said.ignored.len(), words.split(',').count());
     }
 
     #[test]

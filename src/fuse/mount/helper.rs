@@ -1,11 +1,12 @@
 //! fusermount3: the set-user-id program by which an ordinary user mounts and unmounts.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -15,7 +16,7 @@ use rustix::net::{
     recvmsg, socketpair,
 };
 
-use super::{MountOptions, SOURCE, Unmount};
+use super::{MountOptions, SUBTYPE, Unmount};
 use crate::error::{Error, Result};
 
 const NAMES: [&str; 2] = ["fusermount3", "fusermount"];
@@ -72,13 +73,17 @@ pub(super) fn mount(options: &MountOptions) -> Result<OwnedFd> {
         None,
     )
     .map_err(failed)?;
-    let mut words = format!("rw,nosuid,nodev,default_permissions,fsname={SOURCE},subtype={SOURCE}");
+    let access = if options.read_only { "ro" } else { "rw" };
+    let words = format!("{access},nosuid,nodev,default_permissions,subtype={SUBTYPE}");
+    let mut words = OsString::from(words);
     if options.allow_other {
-        words.push_str(",allow_other");
+        words.push(",allow_other");
     }
     if options.noexec {
-        words.push_str(",noexec");
+        words.push(",noexec");
     }
+    words.push(",fsname=");
+    words.push(escaped(&options.source));
     let mut command = Command::new(&program);
     command
         .arg("-o")
@@ -109,6 +114,18 @@ pub(super) fn mount(options: &MountOptions) -> Result<OwnedFd> {
         _ => None,
     });
     received.ok_or_else(|| refused(mountpoint, "mount", &program, &output))
+}
+
+/// `source` as the program takes it: a backslash before each comma and backslash.
+fn escaped(source: &OsStr) -> OsString {
+    let mut escaped = Vec::with_capacity(source.len());
+    for byte in source.as_bytes() {
+        if matches!(byte, b',' | b'\\') {
+            escaped.push(b'\\');
+        }
+        escaped.push(*byte);
+    }
+    OsString::from_vec(escaped)
 }
 
 pub(super) fn unmount(mountpoint: &Path, lazy: bool) -> Result<Unmount> {
