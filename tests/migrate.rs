@@ -8,6 +8,9 @@
 
 mod common;
 
+#[path = "migrate/attributes.rs"]
+mod attributes;
+
 #[path = "migrate/files.rs"]
 mod files;
 

@@ -30,8 +30,8 @@ order is the right one. A folder of caches stands for its children in the bytewi
 names. Caches of format 3 count as positions and keep the id that they have. Afterwards order and \
 selection are free, as every cache carries its id.
 
-Only manifest.json is replaced, and in it only the version and the id change; mode, owner and \
-symbolic links stay. All manifests are checked before the first one is replaced. If the run fails or \
+Only manifest.json is replaced, and in it only the version and the id change; mode, owner, \
+attributes, ACLs and symbolic links stay. All manifests are checked before the first one is replaced. If the run fails or \
 is interrupted in between, run it again with the same list in the same order: what is done stays \
 done. Programs that read only format 2 cannot open a migrated cache.
 

@@ -1,5 +1,6 @@
 //! How files appear under their final names: written beside them, synced, renamed, folder synced.
 
+mod attributes;
 mod replace;
 mod test_step;
 

@@ -60,6 +60,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_flistxattr,
     libc::SYS_setxattr,
     libc::SYS_fsetxattr,
+    libc::SYS_fremovexattr,
     // Memory.
     libc::SYS_brk,
     libc::SYS_mmap,

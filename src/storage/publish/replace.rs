@@ -1,15 +1,15 @@
 //! Replaces one existing file: at each moment, also after a crash, its name gives the old file
 //! whole or the new one whole.
 
-use std::fs::{self, File, Metadata, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::Access;
 
 use super::StagedFile;
+use super::attributes::Attributes;
 use crate::error::{Error, Result};
 use crate::storage::real_path;
 
@@ -21,7 +21,7 @@ pub enum Step {
     CreateTemp,
     /// Write the new bytes to it.
     Write,
-    /// Give it the target's owner and mode.
+    /// Give it the target's owner, mode and extended attributes.
     CopyMode,
     /// Make them durable.
     SyncFile,
@@ -45,7 +45,7 @@ pub enum Replaced {
 }
 
 /// Puts `bytes` in the place of `target`, a file or links that end at one (which stay). The new
-/// file has the mode and owner of the old one. An error means that the old file is untouched and
+/// file has the mode, owner and extended attributes of the old one. An error means that the old file is untouched and
 /// that no temporary file of this call is left.
 ///
 /// # Errors
@@ -55,7 +55,7 @@ pub fn replace_file(target: &Path, bytes: &[u8], hook: &mut StepHook<'_>) -> Res
 
     let real = real_path(target)?;
     let folder = real.parent().unwrap_or(Path::new("/"));
-    let old = fs::metadata(&real).map_err(failed("stat"))?;
+    let old = Attributes::of(&real)?;
     // A folder that cannot be opened cannot be synced after the rename either.
     let folder_file = File::open(folder).map_err(failed("open its folder"))?;
 
@@ -67,9 +67,8 @@ pub fn replace_file(target: &Path, bytes: &[u8], hook: &mut StepHook<'_>) -> Res
         .and_then(|()| temp.flush())
         .map_err(failed("write its new content"))?;
     // Writing takes the set-id bits from a file again, so its mode comes after its content.
-    hook(Step::CopyMode)
-        .and_then(|()| copy_owner_and_mode(&old, &temp.file))
-        .map_err(failed("give its owner and mode to the new file"))?;
+    hook(Step::CopyMode).map_err(failed("give its owner and mode to the new file"))?;
+    old.give_to(&temp.file, target)?;
     hook(Step::SyncFile)
         .and_then(|()| temp.file.sync_all())
         .map_err(failed("sync its new content"))?;
@@ -102,14 +101,22 @@ pub fn sync_folder_of(target: &Path, hook: &mut StepHook<'_>) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Io`] naming `target`: a folder that may not be read, written and searched, or a file
-/// system that is read-only.
+/// system that is read-only, or something that a new file cannot keep.
 pub fn check_replaceable(target: &Path) -> Result<()> {
     let real = real_path(target)?;
     let folder = real.parent().unwrap_or(Path::new("/"));
     // Reading is for the sync: a folder is opened for it.
     let wanted = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
     rustix::fs::access(folder, wanted)
-        .map_err(|errno| Error::io(target, "write to its folder", errno.into()))
+        .map_err(|errno| Error::io(target, "write to its folder", errno.into()))?;
+    let old = Attributes::of(&real)?;
+    if old.are_uncommon() {
+        // Only the system knows what it lets this process give to a file.
+        let temp = create_temp(folder)
+            .map_err(|source| Error::io(target, "create a temporary file beside it", source))?;
+        old.give_to(&temp.file, target)?;
+    }
+    Ok(())
 }
 
 impl StagedFile {
@@ -144,13 +151,4 @@ fn temp_path(folder: &Path) -> PathBuf {
         ".datasetrt-manifest-{}-{n}.tmp",
         std::process::id()
     ))
-}
-
-fn copy_owner_and_mode(old: &Metadata, new: &File) -> io::Result<()> {
-    let created = new.metadata()?;
-    if (created.uid(), created.gid()) != (old.uid(), old.gid()) {
-        fchown(new, Some(old.uid()), Some(old.gid()))?;
-    }
-    // After the owner: changing that one clears the set-id bits.
-    new.set_permissions(Permissions::from_mode(old.mode() & 0o7777))
 }
