@@ -3,6 +3,7 @@
 
 mod access;
 mod gates;
+mod metadata;
 mod record;
 mod rows;
 mod sizes;
@@ -30,11 +31,13 @@ use crate::format::digest::Sha256Digest;
 use crate::format::envelope::Envelope;
 use crate::format::index::{IndexRow, IndexView, ROW_LEN_U64};
 use crate::format::manifest::{MAX_MANIFEST_LEN, Manifest, ManifestFault, ShardEntry};
-use crate::format::metadata::{Table, Value, ValueRef};
+use crate::format::metadata::Table;
 use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR};
-use crate::storage::{
-    self, FileIdentity, FileInfo, MappedFile, OpenFileLimit, ShardFiles, StoredFile,
-};
+use crate::storage::{self, FileIdentity, FileInfo, MappedFile, OpenFileLimit, ShardFiles};
+
+/// A file that changed so many times in a row while it was read is not read.
+const MOST_CHANGES: usize = 16;
+const RESTLESS: &str = "it changes again and again; it can be read once nobody writes it";
 
 /// What of a sample was compared and is right.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -223,12 +226,6 @@ impl Cache {
         self.manifest.sample_count
     }
 
-    /// The metadata table.
-    #[must_use]
-    pub fn table(&self) -> &Table {
-        &self.table
-    }
-
     /// Attributes of `index.bin`, whose owner, mode and time stand for those of the samples.
     #[must_use]
     pub fn index_info(&self) -> &FileInfo {
@@ -265,78 +262,6 @@ impl Cache {
         Ok(paths)
     }
 
-    /// The metadata of `sample` as `metadata.arrow` has it, in schema order; `None` for a null.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchSample`], or [`Error::Damaged`] when the file was changed in place.
-    pub fn metadata(&self, sample: u64) -> Result<Vec<Option<Value>>> {
-        let mut values = Vec::with_capacity(self.manifest.schema.len());
-        self.for_each_value(sample, |_, value| {
-            values.push(value.map(ValueRef::to_owned));
-        })?;
-        Ok(values)
-    }
-
-    /// Calls `take` with the position of each field in the schema and the value that
-    /// `metadata.arrow` has for `sample`, `None` for a null.
-    ///
-    /// # Errors
-    /// As [`Cache::metadata`]; what `take` has got must not be believed then.
-    pub fn for_each_value(
-        &self,
-        sample: u64,
-        mut take: impl FnMut(usize, Option<ValueRef<'_>>),
-    ) -> Result<()> {
-        let row = self
-            .table
-            .row(sample)
-            .filter(|_| sample < self.sample_count())
-            .ok_or_else(|| self.no_such_sample(sample))?;
-        for column in 0..self.manifest.schema.len() {
-            let value = row.value(column);
-            let value =
-                value.map_err(|fault| fault.in_sample(&self.dir.join(METADATA_FILE), sample))?;
-            take(column, value);
-        }
-        self.intact()
-    }
-
-    /// Puts the metadata of `sample` into `out`, which is cleared first, as the JSON object that
-    /// writers embed in the record.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchSample`], or [`Error::Damaged`] for a null or a file that was changed in place.
-    pub fn write_metadata_json(&self, sample: u64, out: &mut Vec<u8>) -> Result<()> {
-        if sample >= self.sample_count() {
-            return Err(self.no_such_sample(sample));
-        }
-        self.envelope
-            .write_row(&self.table, sample, out)
-            .map_err(|fault| fault.in_sample(&self.dir.join(METADATA_FILE), sample))
-    }
-
-    /// Puts the bytes of `metadata.arrow` from `offset` on into `out` and says how many there are.
-    /// The file is read, not the mapping, so that a failing disk is an error.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; [`FaultKind::Replaced`] when it is another file than at first.
-    pub fn read_metadata_file(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
-        let path = self.dir.join(METADATA_FILE);
-        let file = StoredFile::open(&path)?;
-        let seen = self.metadata.identity();
-        if file.identity() != seen {
-            return Err(storage::replaced(seen, file.identity()).in_file(&path));
-        }
-        let len = seen.len.saturating_sub(offset).min(out.len() as u64);
-        let len = usize::try_from(len).unwrap_or(0);
-        let out = out.get_mut(..len).unwrap_or_default();
-        file.read_exact_at(out, offset).map_err(|source| {
-            let action = format!("read {len} bytes at offset {offset}");
-            Error::io(&path, action, source)
-        })?;
-        Ok(len)
-    }
-
     /// The rows of `index.bin` as they are now. They were checked when the cache was opened; the
     /// file may have changed under the mapping since.
     #[must_use]
@@ -362,21 +287,6 @@ impl Cache {
     #[must_use]
     pub fn shard_identity(&self, shard: usize) -> Option<FileIdentity> {
         self.shards.identity(shard)
-    }
-
-    /// Puts the usual JSON spelling of the sample's row of `metadata.arrow` into `out`.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchSample`]; [`Error::Damaged`] for a null, or when the file was changed in
-    /// place.
-    pub fn metadata_json(&self, sample: u64, out: &mut Vec<u8>) -> Result<()> {
-        if sample >= self.sample_count() {
-            return Err(self.no_such_sample(sample));
-        }
-        self.envelope
-            .write_row(&self.table, sample, out)
-            .map_err(|fault| fault.in_sample(&self.dir.join(METADATA_FILE), sample))?;
-        self.intact()
     }
 
     /// The index row of `sample`, checked again: the file may have changed under the mapping.

@@ -44,6 +44,8 @@ mod reads;
 mod scrub;
 #[path = "vfs/steady.rs"]
 mod steady;
+#[path = "vfs/wrong_table.rs"]
+mod wrong_table;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -143,6 +143,11 @@ impl Gates {
         self.shards.get(shard).map_or(0, Gate::known)
     }
 
+    /// As [`Gates::known`], of metadata.arrow.
+    pub(super) fn known_metadata(&self) -> i64 {
+        self.metadata.known()
+    }
+
     /// Whether the shard was found right.
     pub(super) fn is_right(&self, shard: usize) -> bool {
         self.shards.get(shard).is_some_and(|gate| gate.is(RIGHT))

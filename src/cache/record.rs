@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Cache, FileCheck};
+use super::{Cache, FileCheck, MOST_CHANGES, RESTLESS};
 use crate::error::{Error, Fault, Result};
 use crate::format::envelope::Envelope;
 use crate::format::index::IndexRow;
@@ -33,8 +33,6 @@ const LIKELY_HEAD: u64 = 512;
 const SMALL_RECORD: u64 = 4 << 10;
 /// Bytes of a record that the system is asked for ahead of reading, at most.
 const MOST_AHEAD: u64 = 1 << 20;
-/// A shard that changed so many times in a row while it was read is not read.
-const MOST_CHANGES: usize = 16;
 /// Buffers above this size are given back after use.
 const KEEP_BUFFER: usize = 4 << 20;
 
@@ -458,8 +456,7 @@ impl Cache {
 
     #[cold]
     fn restless(&self, shard: usize) -> Error {
-        let reason = "it changes again and again; it can be read once nobody writes it";
-        Error::refused(self.shards.path(shard), reason)
+        Error::refused(self.shards.path(shard), RESTLESS)
     }
 
     #[cold]

@@ -96,7 +96,7 @@ fn memory(record: &Record<'_>, len: u64) -> Result<Vec<u8>> {
 
 fn metadata(cache: &Cache, sample: u64) -> Result<io::Result<()>> {
     let mut json = Vec::new();
-    cache.metadata_json(sample, &mut json)?;
+    cache.write_metadata_json(sample, &mut json)?;
     // A sample that the mount refuses is refused here too.
     cache.with_record(sample, 0, |_| ())?;
     json.push(b'\n');

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use super::generated::Source;
 use super::{Attr, FileKind, Node, Vfs, VfsError};
@@ -11,7 +12,14 @@ use crate::format::metadata::{Field, JOINED_COLUMNS, JoinedRow, JoinedWriter};
 use crate::view::Union;
 
 impl Vfs {
-    fn with_joined_table<T>(&self, work: impl FnOnce(&Source<'_>) -> T) -> T {
+    fn with_joined_table<T>(
+        &self,
+        work: impl FnOnce(&Source<'_>) -> Result<T, VfsError>,
+    ) -> Result<T, VfsError> {
+        for entry in self.dataset.entries() {
+            let trusted = entry.cache.table();
+            trusted.map_err(|error| VfsError::Damaged(Arc::new(error)))?;
+        }
         work(&Source {
             node: Node::JoinedTable,
             what: "/metadata.arrow".to_owned(),
@@ -58,10 +66,12 @@ fn write_table(entries: &[Entry], out: &mut dyn Write) -> io::Result<()> {
                 // A damaged sample has a row without a size.
                 size: entry.cache.payload_len(sample).ok(),
             };
-            let metadata = entry.cache.table().row(sample);
+            let trusted = || entry.cache.table().map_err(io::Error::other);
+            let metadata = trusted()?.row(sample);
             let values = union.fields(cache).iter();
             let values = values.map(|field| metadata?.value((*field)?).ok()?);
             table.push(row, values)?;
+            trusted()?;
         }
     }
     table.finish().map(drop)

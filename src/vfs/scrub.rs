@@ -430,7 +430,10 @@ impl Vfs {
             match finding.sample {
                 Some(sample) => damaged(sample),
                 None if finding.kind == Kind::Checksum => {
-                    samples_in(mounted, &finding).for_each(damaged);
+                    samples_in(mounted, &finding).for_each(&mut damaged);
+                    if mounted.cache().table().is_err() {
+                        self.forget_tables(mounted);
+                    }
                 }
                 // It does not say which samples, and they are served as long as they are right.
                 None => {}
@@ -450,6 +453,15 @@ impl Vfs {
         }
         let ino = self.ino(Node::Sample(slot, sample));
         self.forget.forget(ino, Stale::Everything);
+    }
+
+    /// Has the kernel forget the files that hold values of the cache's metadata.
+    fn forget_tables(&self, mounted: &Mounted) {
+        let views = (0..self.view_count()).filter_map(|view| u32::try_from(view).ok());
+        let nodes = [Node::Metadata(mounted.slot()), Node::JoinedTable];
+        for node in nodes.into_iter().chain(views.map(Node::ViewLines)) {
+            self.forget.forget(self.ino(node), Stale::Everything);
+        }
     }
 
     /// Takes samples from the list that were found right.

@@ -307,8 +307,22 @@ impl Vfs {
         Ok(match found {
             Some(Named::Folder(folder)) => Some(Node::ViewDir(view, folder)),
             Some(Named::File(ordinal)) => self.sample_node(ordinal),
-            None => None,
+            None => {
+                // It is not there for now; the kernel must not remember that.
+                self.trusted_tables(built.shown)?;
+                None
+            }
         })
+    }
+
+    /// Refuses as long as the metadata of a cache in the view is known to be wrong.
+    fn trusted_tables(&self, shown: &ShownView) -> Result<(), VfsError> {
+        let entries = self.views.corpus.entries().iter().enumerate();
+        for (_, entry) in entries.filter(|(cache, _)| shown.view.shows_cache(*cache)) {
+            let trusted = entry.cache.table();
+            trusted.map_err(|error| VfsError::Damaged(Arc::new(error)))?;
+        }
+        Ok(())
     }
 
     fn sample_node(&self, ordinal: u32) -> Option<Node> {

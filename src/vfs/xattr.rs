@@ -2,9 +2,11 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use super::{Ino, Mounted, Node, Vfs, VfsError};
 use crate::cache::SampleVerified;
+use crate::error::{Error, Result};
 use crate::format::metadata::ValueRef;
 
 const PREFIX: &str = "user.datasetrt.";
@@ -61,13 +63,19 @@ impl Vfs {
             let column = schema
                 .iter()
                 .position(|known| known.name.as_bytes() == field);
-            column.and_then(|column| field_value(mounted, sample, column))
+            match column {
+                Some(column) => field_value(mounted, sample, column).map_err(damaged)?,
+                None => None,
+            }
         } else {
             let rest = name.strip_prefix(PREFIX.as_bytes());
             let fixed = Fixed::ALL
                 .into_iter()
                 .find(|fixed| rest == Some(fixed.name().as_bytes()));
-            fixed.and_then(|fixed| fixed_value(mounted, sample, fixed))
+            match fixed {
+                Some(fixed) => fixed_value(mounted, sample, fixed).map_err(damaged)?,
+                None => None,
+            }
         };
         value.ok_or(VfsError::NoAttribute)
     }
@@ -84,12 +92,12 @@ impl Vfs {
         for fixed in Fixed::ALL {
             // Every sample has the last one, and finding its value out reads the record.
             let always = matches!(fixed, Fixed::Verified);
-            if always || fixed_value(mounted, sample, fixed).is_some() {
+            if always || fixed_value(mounted, sample, fixed).is_ok_and(|value| value.is_some()) {
                 push_name(&mut list, PREFIX, fixed.name());
             }
         }
         for (column, field) in mounted.cache().manifest().schema.iter().enumerate() {
-            if field_value(mounted, sample, column).is_some() {
+            if field_value(mounted, sample, column).is_ok_and(|value| value.is_some()) {
                 push_name(&mut list, FIELD_PREFIX, &field.name);
             }
         }
@@ -122,7 +130,11 @@ fn push_name(list: &mut Vec<u8>, prefix: &str, name: &str) {
     }
 }
 
-fn fixed_value(mounted: &Mounted, sample: u64, fixed: Fixed) -> Option<Vec<u8>> {
+fn damaged(error: Error) -> VfsError {
+    VfsError::Damaged(Arc::new(error))
+}
+
+fn fixed_value(mounted: &Mounted, sample: u64, fixed: Fixed) -> Result<Option<Vec<u8>>> {
     let cache = mounted.cache();
     let value = match fixed {
         Fixed::CacheId => mounted.entry.cache_id.to_string().into_bytes(),
@@ -135,25 +147,37 @@ fn fixed_value(mounted: &Mounted, sample: u64, fixed: Fixed) -> Option<Vec<u8>> 
         },
         Fixed::Metadata => {
             // Texts alone tell that the object is too long, without writing it.
-            let row = cache.table().row(sample)?;
+            let Some(row) = cache.table()?.row(sample) else {
+                return Ok(None);
+            };
             let texts = (0..cache.manifest().schema.len()).map(|column| match row.value(column) {
                 Ok(Some(ValueRef::String(text))) => text.len(),
                 _ => 0,
             });
             if texts.sum::<usize>() > MAX_VALUE {
-                return None;
+                return Ok(None);
             }
             let mut json = Vec::new();
-            cache.write_metadata_json(sample, &mut json).ok()?;
+            if cache.write_metadata_json(sample, &mut json).is_err() {
+                // Also a null has no JSON; a table that is wrong is an error.
+                return cache.table().map(|_| None);
+            }
             json
         }
     };
-    (value.len() <= MAX_VALUE).then_some(value)
+    Ok((value.len() <= MAX_VALUE).then_some(value))
 }
 
-fn field_value(mounted: &Mounted, sample: u64, column: usize) -> Option<Vec<u8>> {
-    let row = mounted.cache().table().row(sample)?;
-    let value = match row.value(column).ok()?? {
+fn field_value(mounted: &Mounted, sample: u64, column: usize) -> Result<Option<Vec<u8>>> {
+    let row = mounted.cache().table()?.row(sample);
+    let value = row.and_then(|row| row.value(column).ok()?);
+    let value = value.and_then(spelled);
+    mounted.cache().table()?;
+    Ok(value)
+}
+
+fn spelled(value: ValueRef<'_>) -> Option<Vec<u8>> {
+    let value = match value {
         ValueRef::Bool(value) => value.to_string().into_bytes(),
         ValueRef::Int(value) => value.to_string().into_bytes(),
         ValueRef::Float(value) => format!("{value:?}").into_bytes(),

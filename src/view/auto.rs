@@ -10,8 +10,9 @@ use super::bound::View;
 use super::escape::{NAME_MAX, escape_component};
 use super::spec::ViewSpec;
 use super::template::Template;
+use crate::cache::Cache;
 use crate::dataset::Entry;
-use crate::format::metadata::{FieldKind, Table, Visitor};
+use crate::format::metadata::{FieldKind, Visitor};
 use crate::parallel::in_parallel;
 
 /// A field with more values than this over all caches has no view of its own.
@@ -181,7 +182,7 @@ impl<'a> Visitor<'a> for Counting<'a> {
 
 /// Rows of one cache in which values of a field are counted.
 struct Rows<'a> {
-    table: &'a Table,
+    cache: &'a Cache,
     column: usize,
     rows: Range<u64>,
 }
@@ -199,7 +200,7 @@ impl Count {
     fn add(&self, piece: &[Rows<'_>]) {
         let mut counting = Counting::new();
         for Rows {
-            table,
+            cache,
             column,
             rows,
         } in piece
@@ -207,7 +208,11 @@ impl Count {
             if self.fails.load(Relaxed) {
                 return;
             }
-            if table.visit(*column, rows, &mut counting).is_break() {
+            let visited = cache.table().is_ok_and(|table| {
+                let visited = table.visit(*column, rows, &mut counting);
+                visited.is_continue() && cache.table().is_ok()
+            });
+            if !visited {
                 self.fails.store(true, Relaxed);
             }
         }
@@ -236,7 +241,7 @@ fn pieces<'a>(entries: &'a [Entry], field: &str) -> Vec<Vec<Rows<'a>>> {
             let end = rest.end.min(rest.start.saturating_add(room));
             if let Some(piece) = pieces.last_mut() {
                 piece.push(Rows {
-                    table: entry.cache.table(),
+                    cache: &entry.cache,
                     column,
                     rows: rest.start..end,
                 });

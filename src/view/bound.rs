@@ -117,8 +117,11 @@ impl View {
             sample: subject.sample,
             source_name: &entry.cache.manifest().source_name,
         };
-        let row = entry.cache.table().row(subject.sample);
-        row.is_some_and(|row| filter.admits(&row, ids))
+        entry.cache.table().is_ok_and(|table| {
+            let row = table.row(subject.sample);
+            let admits = row.is_some_and(|row| filter.admits(&row, ids));
+            admits && entry.cache.table().is_ok()
+        })
     }
 
     /// Whether a name can be too long or occur twice only by what the metadata holds.

@@ -35,6 +35,9 @@ pub enum Scope {
 /// Why a sample has no path.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NameFault {
+    /// The metadata that it is made of was found wrong.
+    #[error("expected metadata.arrow as it was written, found another")]
+    Table,
     /// The path has too many components.
     #[error("expected a path of at most {MAX_DEPTH} components, found more")]
     TooDeep,
@@ -111,6 +114,7 @@ impl View {
                 .map_or(0, |at| at + 1);
             out.drain(..name);
         }
+        source.check()?;
         check_depth(out)
     }
 }
@@ -131,7 +135,7 @@ pub(super) fn check_depth(path: &[u8]) -> Result<(), NameFault> {
 pub(super) struct Source<'a> {
     subject: Subject<'a>,
     /// Looked up when a part first needs it.
-    row: OnceCell<Option<Row<'a>>>,
+    row: OnceCell<Result<Option<Row<'a>>, NameFault>>,
     columns: &'a [Option<usize>],
     extensions: &'a dyn Extensions,
     /// Whether the component that is being spelled is not as it was stored.
@@ -150,6 +154,15 @@ impl<'a> Source<'a> {
             columns: view.binding(subject.cache).map_or(&[], |b| &b.columns),
             extensions,
             is_escaped: Cell::new(false),
+        }
+    }
+
+    /// Whether the values that were taken can be believed.
+    pub(super) fn check(&self) -> Result<(), NameFault> {
+        match self.row.get() {
+            None => Ok(()),
+            Some(Ok(_)) if self.subject.entry.cache.table().is_ok() => Ok(()),
+            Some(_) => Err(NameFault::Table),
         }
     }
 
@@ -213,7 +226,11 @@ impl<'a> Source<'a> {
         let column = self.columns.get(field.slot).copied().flatten();
         let row = || {
             let Subject { entry, sample, .. } = self.subject;
-            *self.row.get_or_init(|| entry.cache.table().row(sample))
+            let row = self.row.get_or_init(|| {
+                let table = entry.cache.table().map_err(|_| NameFault::Table)?;
+                Ok(table.row(sample))
+            });
+            row.as_ref().ok().copied().flatten()
         };
         let value = column
             .and_then(|column| row()?.value(column).ok()?)

@@ -63,6 +63,7 @@ impl<'a> NameSeries<'a> {
         if out.first() == Some(&MARK) {
             out.remove(0);
         }
+        source.check()?;
         check_depth(out)
     }
 }

@@ -27,6 +27,12 @@ fn ended(vfs: &Vfs) -> serde_json::Value {
     }
 }
 
+/// Has everything that `word` names checked, and gives the report.
+pub(crate) fn checked(vfs: &Arc<Vfs>, word: &str) -> serde_json::Value {
+    write(vfs, word).unwrap();
+    ended(vfs)
+}
+
 #[test]
 fn the_file_can_be_cut_and_written_and_its_like_cannot() {
     let cache = Fixture::tiny().v2().build();

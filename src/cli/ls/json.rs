@@ -24,7 +24,7 @@ impl Lines {
 
 impl Listing for Lines {
     fn good(&mut self, cache: &Cache, sample: u64, size: u64) -> Result<io::Result<()>> {
-        cache.metadata_json(sample, &mut self.metadata)?;
+        cache.write_metadata_json(sample, &mut self.metadata)?;
         let start = format!(r#"{{"sample_id":{sample},"size":{size},"metadata":"#);
         let parts = [start.as_bytes(), &self.metadata, b"}\n"];
         Ok(parts.iter().try_for_each(|part| self.out.write_all(part)))

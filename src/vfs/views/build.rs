@@ -31,8 +31,14 @@ pub(super) fn build(names: &Names<'_>, with_lines: bool) -> Result<ViewIndex> {
 fn shown<'a>(names: &'a Names<'_>) -> impl Iterator<Item = u32> + 'a {
     let corpus: &Corpus = names.corpus;
     let caches = 0..corpus.entries().len();
+    // The values of a table that was found wrong name nothing.
+    let is_trusted = |cache: &usize| {
+        let entry = corpus.entries().get(*cache);
+        entry.is_some_and(|entry| entry.cache.table().is_ok())
+    };
     let ordinals = caches
         .filter(|cache| names.view.shows_cache(*cache))
+        .filter(is_trusted)
         .flat_map(|cache| corpus.of_cache(cache));
     ordinals.filter(|ordinal| {
         let subject = corpus.subject(*ordinal);

@@ -59,6 +59,13 @@ impl Corpus {
         &self.entries
     }
 
+    /// Places of the caches whose metadata is known to be wrong: it puts no sample anywhere.
+    pub(super) fn untrusted(&self) -> Vec<usize> {
+        let entries = self.entries.iter().enumerate();
+        let untrusted = entries.filter(|(_, entry)| entry.cache.table().is_err());
+        untrusted.map(|(cache, _)| cache).collect()
+    }
+
     /// Number of samples.
     pub(super) fn len(&self) -> u32 {
         self.starts.last().copied().unwrap_or(0)

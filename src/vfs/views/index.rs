@@ -234,9 +234,13 @@ impl ViewIndex {
             .take_while(|key| hash_of(**key) == hash)
             .map(|key| ordinal_of(*key));
         let in_folder = self.files_of(folder);
+        let is_trusted = |ordinal: &u32| {
+            let subject = names.corpus.subject(*ordinal);
+            subject.is_none_or(|subject| subject.entry.cache.table().is_ok())
+        };
         let mut found = Vec::new();
         candidates
-            .filter(|ordinal| in_folder.binary_search(ordinal).is_ok())
+            .filter(|ordinal| in_folder.binary_search(ordinal).is_ok() && is_trusted(ordinal))
             .find(|ordinal| {
                 let made = names.stem(*ordinal, Scope::Name, &self.suffixed, &mut found);
                 if made.is_err() || found != stem {
@@ -264,7 +268,11 @@ impl ViewIndex {
         path: &'p mut Vec<u8>,
     ) -> Option<&'p [u8]> {
         let (sample, depth) = self.folders.path(folder).filter(|_| folder != TOP)?;
-        names.plain(sample, Scope::Path, path).ok()?;
+        if names.plain(sample, Scope::Path, path).is_err() {
+            // Another of its samples may be of a cache that can be believed.
+            let below = |sample| names.plain(sample, Scope::Path, path);
+            self.first_below(folder, below)?;
+        }
         path.split(|byte| *byte == b'/').nth(depth.checked_sub(1)?)
     }
 
@@ -318,6 +326,23 @@ impl ViewIndex {
             shown.push(b'/');
         }
         *path = shown;
+    }
+
+    /// The first sample below a folder for which `make` does it.
+    fn first_below<E>(
+        &self,
+        folder: u32,
+        mut make: impl FnMut(u32) -> Result<(), E>,
+    ) -> Option<u32> {
+        let mut folders = vec![folder];
+        while let Some(folder) = folders.pop() {
+            let found = self.files_of(folder).iter();
+            if let Some(found) = found.copied().find(|sample| make(*sample).is_ok()) {
+                return Some(found);
+            }
+            folders.extend_from_slice(self.folders.children(folder));
+        }
+        None
     }
 
     /// Bytes that the index holds.

@@ -25,6 +25,7 @@ impl Vfs {
         if !self.has_lines(built.index) {
             return Err(VfsError::NotFound);
         }
+        self.trusted_tables(built.shown)?;
         work(&Source {
             node: Node::ViewLines(view),
             what: format!("/views/{}/{LINES_FILE}", built.shown.view.name()),
@@ -91,7 +92,9 @@ impl Vfs {
             push_json(&mut line, FILE_NAME)?;
             line.push(b':');
             push_json(&mut line, &String::from_utf8_lossy(&path))?;
-            let row = subject.entry.cache.table().row(subject.sample);
+            let cache = &subject.entry.cache;
+            let table = cache.table().map_err(io::Error::other)?;
+            let row = table.row(subject.sample);
             for (key, field) in keys.iter().zip(union.fields(subject.cache)) {
                 let Some(column) = field else {
                     continue;
@@ -107,6 +110,7 @@ impl Vfs {
                 }
             }
             line.extend_from_slice(b"}\n");
+            cache.table().map_err(io::Error::other)?;
             out.write_all(&line)?;
         }
         self.counters.note_names(names.made());

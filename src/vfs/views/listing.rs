@@ -79,7 +79,12 @@ impl Vfs {
         let files = listing.rest(index.files_of(folder));
         let mut name = Vec::new();
         let mut series = names.series();
+        let untrusted = corpus.untrusted();
         for (n, (subject, &ordinal)) in corpus.subjects(files).zip(files).enumerate() {
+            if untrusted.contains(&subject.cache) {
+                listing.skip();
+                continue;
+            }
             if sniffs && !corpus.is_known(subject) {
                 corpus.look_ahead(files.get(n..).unwrap_or_default());
             }
