@@ -2,6 +2,7 @@
 //! lengths agree. Payloads are read and checked sample by sample ([`Cache::with_record`]).
 
 mod access;
+mod files;
 mod gates;
 mod metadata;
 mod record;
@@ -18,6 +19,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 pub use access::{AccessSet, CacheAccess};
+use files::Files;
 use gates::Gates;
 pub use gates::{Level, Verified};
 pub use record::Record;
@@ -30,10 +32,10 @@ use crate::error::{Error, Fault, FaultKind, Result};
 use crate::format::digest::Sha256Digest;
 use crate::format::envelope::Envelope;
 use crate::format::index::{IndexRow, IndexView, ROW_LEN_U64};
-use crate::format::manifest::{MAX_MANIFEST_LEN, Manifest, ManifestFault, ShardEntry};
+use crate::format::manifest::Manifest;
 use crate::format::metadata::Table;
-use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR};
-use crate::storage::{self, FileIdentity, FileInfo, MappedFile, OpenFileLimit, ShardFiles};
+use crate::format::{INDEX_FILE, METADATA_FILE};
+use crate::storage::{FileInfo, MappedFile, OpenFileLimit, ShardFiles};
 
 /// A file that changed so many times in a row while it was read is not read.
 const MOST_CHANGES: usize = 16;
@@ -55,13 +57,13 @@ pub enum SampleVerified {
 #[derive(Debug)]
 pub struct Cache {
     dir: PathBuf,
+    files: Files,
     manifest: Manifest,
     manifest_bytes: Vec<u8>,
     table: Table,
     envelope: Envelope,
     index: MappedFile,
     metadata: MappedFile,
-    dir_info: FileInfo,
     shards: ShardFiles,
     sizes: Sizes,
     gates: Gates,
@@ -76,18 +78,21 @@ impl Cache {
     /// [`Error::Incomplete`] without a manifest, [`Error::UnsupportedVersion`], [`Error::Damaged`]
     /// naming the file, or [`Error::Io`].
     pub fn open(dir: &Path, limit: &Arc<OpenFileLimit>) -> Result<Self> {
-        let (manifest, manifest_bytes) = Self::read_manifest(dir)?;
-        let (shards, changed) = open_shards(dir, &manifest, limit)?;
-        let index = MappedFile::open(&dir.join(INDEX_FILE))?;
-        rows::check(&dir.join(INDEX_FILE), index.as_ref(), &manifest)?;
-        let metadata = MappedFile::open(&dir.join(METADATA_FILE))?;
-        let table = open_table(&dir.join(METADATA_FILE), &metadata, &manifest)?;
+        let folder = files::open_folder(dir, limit)?;
+        let (place, manifest, manifest_bytes) = files::manifest_in(&folder)?;
+        let (files, shards) = Files::find(folder, place, &manifest)?;
+        let changed: Vec<i64> = shards.iter().map(|shard| shard.info().changed).collect();
+        let shards = ShardFiles::new(shards, limit);
+        let index = MappedFile::open_at(&files.index)?;
+        rows::check(files.index.path(), index.as_ref(), &manifest)?;
+        let metadata = MappedFile::open_at(&files.metadata)?;
+        let table = open_table(files.metadata.path(), &metadata, &manifest)?;
         let cache = Self {
             sizes: Sizes::new(manifest.sample_count),
             envelope: Envelope::new(&manifest.schema),
-            dir_info: storage::stat(dir)?,
             dir: dir.to_path_buf(),
             gates: Gates::new(&changed, metadata.info().changed, index.info().changed),
+            files,
             manifest,
             manifest_bytes,
             table,
@@ -172,30 +177,6 @@ impl Cache {
         Ok(())
     }
 
-    /// Reads and checks the manifest of the cache in folder `dir`, and nothing else; also gives its
-    /// bytes.
-    ///
-    /// # Errors
-    /// As [`Cache::open`].
-    pub fn read_manifest(dir: &Path) -> Result<(Manifest, Vec<u8>)> {
-        let path = dir.join(MANIFEST_FILE);
-        let bytes = match storage::read_small(&path, MAX_MANIFEST_LEN) {
-            Err(Error::Io { source, .. })
-                if source.kind() == std::io::ErrorKind::NotFound && storage::exists(dir) =>
-            {
-                return Err(Error::Incomplete {
-                    cache: dir.to_path_buf(),
-                });
-            }
-            other => other?,
-        };
-        match Manifest::parse(&bytes) {
-            Ok(manifest) => Ok((manifest, bytes)),
-            Err(ManifestFault::Version(found)) => Err(Error::UnsupportedVersion { path, found }),
-            Err(ManifestFault::Fault(fault)) => Err(fault.in_file(&path)),
-        }
-    }
-
     /// The folder, as it was given.
     #[must_use]
     pub fn dir(&self) -> &Path {
@@ -241,25 +222,7 @@ impl Cache {
     /// Attributes of the folder.
     #[must_use]
     pub fn dir_info(&self) -> &FileInfo {
-        &self.dir_info
-    }
-
-    /// Where the cache's folder and files really lie, links resolved.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn real_paths(&self) -> Result<Vec<PathBuf>> {
-        let mut paths = vec![storage::real_path(&self.dir)?];
-        for name in [MANIFEST_FILE, METADATA_FILE, INDEX_FILE, SHARDS_DIR] {
-            paths.push(storage::real_path(&self.dir.join(name))?);
-        }
-        for shard in 0..self.manifest.shards.len() {
-            let path = self.shards.path(shard);
-            if storage::is_symlink(&path) {
-                paths.push(storage::real_path(&path)?);
-            }
-        }
-        Ok(paths)
+        self.files.folder.info()
     }
 
     /// The rows of `index.bin` as they are now. They were checked when the cache was opened; the
@@ -281,12 +244,6 @@ impl Cache {
     /// [`Error::NoSuchSample`]; [`Error::Damaged`] when the index was changed in place.
     pub fn shard_of(&self, sample: u64) -> Result<usize> {
         self.row(sample).map(|(_, shard)| shard)
-    }
-
-    /// What the shard at position `shard` of the manifest's list was when the cache was opened.
-    #[must_use]
-    pub fn shard_identity(&self, shard: usize) -> Option<FileIdentity> {
-        self.shards.identity(shard)
     }
 
     /// The index row of `sample`, checked again: the file may have changed under the mapping.
@@ -316,44 +273,6 @@ impl Cache {
             count: self.sample_count(),
         }
     }
-}
-
-/// The shards, and when each has changed last.
-fn open_shards(
-    dir: &Path,
-    manifest: &Manifest,
-    limit: &Arc<OpenFileLimit>,
-) -> Result<(ShardFiles, Vec<i64>)> {
-    let folder = dir.join(SHARDS_DIR);
-    let mut paths = Vec::with_capacity(manifest.shards.len());
-    let mut seen = Vec::with_capacity(manifest.shards.len());
-    let mut changed = Vec::with_capacity(manifest.shards.len());
-    for shard in &manifest.shards {
-        let path = folder.join(shard.name.as_str());
-        let info = check_shard(&path, shard)?;
-        seen.push(info.identity);
-        changed.push(info.changed);
-        paths.push(path);
-    }
-    Ok((ShardFiles::new(paths, seen, limit), changed))
-}
-
-/// A shard is a file of the length that the manifest says.
-fn check_shard(path: &Path, shard: &ShardEntry) -> Result<FileInfo> {
-    let info = storage::stat(path)?;
-    if info.is_dir {
-        let reason = "a shard must be a file, found a folder";
-        return Err(Error::refused(path, reason));
-    }
-    if info.identity.len != shard.byte_len {
-        return Err(Fault::new(
-            FaultKind::Length,
-            format!("{} bytes (byte_len of the manifest)", shard.byte_len),
-            format!("{} bytes", info.identity.len),
-        )
-        .in_file(path));
-    }
-    Ok(info)
 }
 
 fn open_table(path: &Path, file: &MappedFile, manifest: &Manifest) -> Result<Table> {

@@ -5,6 +5,8 @@
 
 mod access;
 mod buffer;
+mod device;
+mod folder;
 mod guard;
 mod heap;
 mod inherited;
@@ -12,21 +14,26 @@ mod mapped;
 mod process;
 mod publish;
 mod reader;
+mod resolve;
 mod scratch;
 mod shard_files;
 mod walk;
 mod window;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::ControlFlow;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 pub use access::{Access, Right, access};
 pub use buffer::Buffer;
+use device::FsKind;
+pub use device::note_own_device;
+pub use folder::{Folder, Place};
 pub use heap::{bound_free_memory, give_back_free_memory};
 pub use inherited::take_inherited;
 pub use mapped::MappedFile;
@@ -46,6 +53,8 @@ pub use window::with_window;
 use crate::error::{Error, Fault, FaultKind, Result};
 
 /// What identifies a file's content as far as the file system tells.
+///
+/// Equal values are one file, but one file need not have equal ones: see [`FileIdentity::is`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FileIdentity {
     /// Device number.
@@ -54,6 +63,21 @@ pub struct FileIdentity {
     pub inode: u64,
     /// Length in bytes.
     pub len: u64,
+    /// Last change of the content.
+    modified: StampTime,
+    /// Whether the file system keeps the inode number for as long as there is the file.
+    numbered: bool,
+}
+
+impl FileIdentity {
+    /// Whether `found`, seen later, is the same file. Where a file gets another number once it was
+    /// forgotten (sshfs and most file systems in user space), its length and the time of its last change
+    /// tell.
+    #[must_use]
+    pub fn is(&self, found: &Self) -> bool {
+        let same = self.inode == found.inode || (!self.numbered && self.modified == found.modified);
+        same && self.device == found.device && self.len == found.len
+    }
 }
 
 /// A point in time as file systems keep it.
@@ -66,7 +90,7 @@ pub struct StampTime {
 }
 
 /// All by which a change of a file shows.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct FileStamp {
     /// Device, inode and length.
     pub identity: FileIdentity,
@@ -76,21 +100,21 @@ pub struct FileStamp {
     pub changed: StampTime,
 }
 
-/// The stamp of `path`, through symbolic links.
-///
-/// # Errors
-/// [`Error::Io`].
-pub fn stamp(path: &Path) -> Result<FileStamp> {
-    let meta = fs::metadata(path).map_err(|source| Error::io(path, "stat", source))?;
-    let time = |seconds, nanos| StampTime {
+impl FileStamp {
+    fn new(meta: &fs::Metadata, kind: FsKind) -> Self {
+        Self {
+            identity: FileInfo::new(meta, kind.numbered).identity,
+            modified: time(meta.mtime(), meta.mtime_nsec()),
+            changed: time(meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+}
+
+fn time(seconds: i64, nanos: i64) -> StampTime {
+    StampTime {
         seconds,
         nanos: u32::try_from(nanos).unwrap_or(0),
-    };
-    Ok(FileStamp {
-        identity: FileInfo::new(&meta).identity,
-        modified: time(meta.mtime(), meta.mtime_nsec()),
-        changed: time(meta.ctime(), meta.ctime_nsec()),
-    })
+    }
 }
 
 /// Attributes of a file or folder below the mount.
@@ -113,7 +137,7 @@ pub struct FileInfo {
 }
 
 impl FileInfo {
-    fn new(meta: &fs::Metadata) -> Self {
+    fn new(meta: &fs::Metadata, numbered: bool) -> Self {
         let nanos = u32::try_from(meta.mtime_nsec()).unwrap_or(0);
         let mtime = match u64::try_from(meta.mtime()) {
             Ok(after) => SystemTime::UNIX_EPOCH + Duration::new(after, nanos),
@@ -124,6 +148,8 @@ impl FileInfo {
                 device: meta.dev(),
                 inode: meta.ino(),
                 len: meta.len(),
+                modified: time(meta.mtime(), meta.mtime_nsec()),
+                numbered,
             },
             uid: meta.uid(),
             gid: meta.gid(),
@@ -141,7 +167,7 @@ impl FileInfo {
 /// [`Error::Io`].
 pub fn stat(path: &Path) -> Result<FileInfo> {
     match fs::metadata(path) {
-        Ok(meta) => Ok(FileInfo::new(&meta)),
+        Ok(meta) => Ok(FileInfo::new(&meta, true)),
         Err(source) => Err(Error::io(path, "stat", source)),
     }
 }
@@ -198,6 +224,8 @@ fn change_time(meta: &fs::Metadata) -> i64 {
 #[derive(Debug)]
 pub struct StoredFile {
     file: File,
+    /// No other open file of this process has it, or had it.
+    number: u64,
     identity: FileIdentity,
     /// When it had changed last as it was opened.
     opened: i64,
@@ -222,27 +250,39 @@ impl StoredFile {
     /// # Errors
     /// As [`StoredFile::open`].
     pub fn open_with_info(path: &Path) -> Result<(Self, FileInfo)> {
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(nonblocking_flag())
-            .open(path)
-            .map_err(|source| Error::io(path, "open", source))?;
-        let meta = file
-            .metadata()
-            .map_err(|source| Error::io(path, "stat", source))?;
+        let failed = |source| Error::io(path, "open", source);
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+        let mode = rustix::fs::Mode::empty();
+        let place = rustix::fs::open(path, flags, mode).map_err(|errno| failed(errno.into()))?;
+        let place = File::from(place);
+        let meta = place.metadata().map_err(failed)?;
         if !meta.is_file() {
-            return Err(Error::refused(path, "not a regular file"));
+            return Err(folder::not_a_file(path, &meta));
         }
-        let info = FileInfo::new(&meta);
-        let identity = info.identity;
-        let opened = info.changed;
-        let file = Self {
-            file,
-            identity,
-            opened,
-            changed: AtomicI64::new(opened),
+        let open = match folder::reopen(place.as_fd()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                rustix::fs::open(path, folder::READING, mode).map_err(io::Error::from)
+            }
+            other => other,
         };
-        Ok((file, info))
+        let open = File::from(open.map_err(failed)?);
+        let meta = open.metadata().map_err(failed)?;
+        if !meta.is_file() {
+            return Err(folder::not_a_file(path, &meta));
+        }
+        let info = FileInfo::new(&meta, true);
+        Ok((Self::of(open, info), info))
+    }
+
+    fn of(file: File, info: FileInfo) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            file,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            identity: info.identity,
+            opened: info.changed,
+            changed: AtomicI64::new(info.changed),
+        }
     }
 
     /// Device, inode and length when it was opened.
@@ -383,11 +423,6 @@ impl StoredFile {
     }
 }
 
-/// Opening a pipe for reading would wait for a writer.
-fn nonblocking_flag() -> i32 {
-    i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0)
-}
-
 /// The fault of a file that is another one than it was at first.
 #[must_use]
 pub fn replaced(seen: FileIdentity, found: FileIdentity) -> Fault {
@@ -406,6 +441,14 @@ pub fn replaced(seen: FileIdentity, found: FileIdentity) -> Fault {
 /// [`Error::Io`]; [`FaultKind::Length`] when it has more than `limit` bytes.
 pub fn read_small(path: &Path, limit: u64) -> Result<Vec<u8>> {
     read_limited(path, &StoredFile::open(path)?, limit)
+}
+
+/// The whole of a small file at `place`, as it is now.
+///
+/// # Errors
+/// As [`read_small`].
+pub fn read_small_at(place: &Place, limit: u64) -> Result<Vec<u8>> {
+    read_limited(place.path(), &place.open_current()?, limit)
 }
 
 /// [`read_small`] of a file that nobody but this user can have written.

@@ -66,9 +66,8 @@ use views::Views;
 
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
-use crate::format::MANIFEST_FILE;
 use crate::format::manifest::FormatVersion;
-use crate::storage::{self, ScratchFile};
+use crate::storage::ScratchFile;
 use crate::view::{OnCollision, ViewSpec};
 
 /// Half of what a slow hard disk gives, so that readers keep the other half.
@@ -229,7 +228,7 @@ impl Vfs {
         let caches = self.caches.iter().map(Mounted::cache);
         let migratable = caches.filter(|cache| cache.manifest().version == FormatVersion::V2);
         let folders = migratable.filter_map(|cache| {
-            let manifest = storage::real_path(&cache.dir().join(MANIFEST_FILE)).ok()?;
+            let manifest = cache.manifest_place().real_path();
             Some(manifest.parent()?.to_path_buf())
         });
         folders.chain(ScratchFile::folders()).collect()

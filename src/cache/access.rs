@@ -47,17 +47,25 @@ impl Member {
     /// took is too, so that both have to let in.
     fn now(path: &Path, right: Right, home: &Path, before: Option<&Self>) -> Self {
         match (read(path, right, home), before) {
-            (Ok((identity, found)), Some(before)) if before.identity != Some(identity) => {
+            (Ok((identity, found)), Some(before)) if !before.is(&identity) => {
                 let both = before.own.and([&found]);
                 Self {
                     access: Arc::new(both),
                     ..before.clone()
                 }
             }
-            (Ok((identity, found)), _) => Self::new(Some(identity), found),
+            (Ok((identity, found)), before) => {
+                // As it was at first: its times may have changed.
+                let first = before.and_then(|before| before.identity);
+                Self::new(first.or(Some(identity)), found)
+            }
             (Err(_), Some(before)) => before.clone(),
             (Err(_), None) => Self::new(None, AccessSet(vec![Access::nobody()])),
         }
+    }
+
+    fn is(&self, found: &FileIdentity) -> bool {
+        self.identity.is_some_and(|identity| identity.is(found))
     }
 
     fn new(identity: Option<FileIdentity>, access: AccessSet) -> Self {

@@ -2,14 +2,15 @@
 //! first thing.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::files::{find_shard, manifest_in, open_folder, shards_of};
 use super::validate::check_file;
-use super::{Cache, FileCheck, check_shard, open_table, rows};
+use super::{FileCheck, open_table, rows};
 use crate::error::{Error, Fault, FaultKind, Result};
 use crate::format::manifest::Manifest;
-use crate::format::{INDEX_FILE, METADATA_FILE, SHARDS_DIR};
-use crate::storage::MappedFile;
+use crate::format::{INDEX_FILE, METADATA_FILE};
+use crate::storage::{Folder, MappedFile, OpenFileLimit, Place};
 
 /// Bad rows of an index that are told one by one.
 const MOST_ROWS: usize = 1000;
@@ -17,10 +18,9 @@ const MOST_ROWS: usize = 1000;
 /// A cache as far as its manifest can be read, and what is wrong with its structure.
 #[derive(Debug)]
 pub struct Survey {
-    dir: PathBuf,
     manifest: Option<Manifest>,
-    /// Files that can be hashed, with their lengths in bytes.
-    files: Vec<(FileCheck, u64)>,
+    /// Files that can be hashed.
+    files: Vec<(FileCheck, Place)>,
     /// Each reason for which the cache is refused.
     pub errors: Vec<Error>,
 }
@@ -31,16 +31,20 @@ impl Survey {
     #[must_use]
     pub fn of(dir: &Path) -> Self {
         let mut survey = Self {
-            dir: dir.to_path_buf(),
             manifest: None,
             files: Vec::new(),
             errors: Vec::new(),
         };
-        match Cache::read_manifest(dir) {
-            Ok((manifest, _)) => {
-                survey.shards(&manifest);
-                survey.index(&manifest);
-                survey.metadata(&manifest);
+        let limit = OpenFileLimit::new(1);
+        let opened = open_folder(dir, &limit).and_then(|folder| {
+            let (_, manifest, _) = manifest_in(&folder)?;
+            Ok((folder, manifest))
+        });
+        match opened {
+            Ok((folder, manifest)) => {
+                survey.shards(&folder, &manifest);
+                survey.index(&folder, &manifest);
+                survey.metadata(&folder, &manifest);
                 survey.manifest = Some(manifest);
             }
             Err(error) => survey.errors.push(error),
@@ -48,23 +52,32 @@ impl Survey {
         survey
     }
 
-    fn shards(&mut self, manifest: &Manifest) {
-        let folder = self.dir.join(SHARDS_DIR);
+    fn shards(&mut self, folder: &Folder, manifest: &Manifest) {
+        if manifest.shards.is_empty() {
+            return;
+        }
+        let shards = match shards_of(folder, manifest) {
+            Ok(shards) => shards,
+            Err(error) => return self.errors.push(error),
+        };
         for (n, shard) in manifest.shards.iter().enumerate() {
-            match check_shard(&folder.join(shard.name.as_str()), shard) {
-                Ok(seen) => self.files.push((FileCheck::Shard(n), seen.identity.len)),
+            match find_shard(&shards, shard) {
+                Ok(place) => self.files.push((FileCheck::Shard(n), place)),
                 Err(error) => self.errors.push(error),
             }
         }
     }
 
-    fn index(&mut self, manifest: &Manifest) {
-        let path = self.dir.join(INDEX_FILE);
-        let index = match MappedFile::open(&path) {
-            Ok(index) => index,
+    fn index(&mut self, folder: &Folder, manifest: &Manifest) {
+        let opened = folder
+            .file(INDEX_FILE)
+            .and_then(|place| Ok((MappedFile::open_at(&place)?, place)));
+        let (index, place) = match opened {
+            Ok(opened) => opened,
             Err(error) => return self.errors.push(error),
         };
-        self.files.push((FileCheck::Index, index.identity().len));
+        let path = place.path().to_path_buf();
+        self.files.push((FileCheck::Index, place));
         let mut faults = rows::faults(&path, index.as_ref(), manifest);
         self.errors.extend(faults.by_ref().take(MOST_ROWS));
         let more = faults.count();
@@ -77,10 +90,11 @@ impl Survey {
         self.errors.extend(intact.err());
     }
 
-    fn metadata(&mut self, manifest: &Manifest) {
-        let path = self.dir.join(METADATA_FILE);
-        let result = MappedFile::open(&path).and_then(|file| {
-            self.files.push((FileCheck::Metadata, file.identity().len));
+    fn metadata(&mut self, folder: &Folder, manifest: &Manifest) {
+        let result = folder.file(METADATA_FILE).and_then(|place| {
+            let file = MappedFile::open_at(&place)?;
+            let path = place.path().to_path_buf();
+            self.files.push((FileCheck::Metadata, place));
             open_table(&path, &file, manifest)?;
             file.intact().map_err(|fault| fault.in_file(&path))
         });
@@ -96,7 +110,10 @@ impl Survey {
 
     /// As [`Cache::file_checks`], of the files that are there.
     pub fn file_checks(&self) -> impl Iterator<Item = (FileCheck, u64)> + '_ {
-        self.files.iter().copied()
+        let len = |place: &Place| place.info().identity.len;
+        self.files
+            .iter()
+            .map(move |(check, place)| (*check, len(place)))
     }
 
     /// As [`Cache::check_file_while`].
@@ -109,9 +126,10 @@ impl Survey {
         buf: &mut [u8],
         go_on: &dyn Fn(u64) -> ControlFlow<()>,
     ) -> Result<()> {
-        match &self.manifest {
-            Some(manifest) => check_file(&self.dir, manifest, check, buf, go_on),
-            None => Ok(()),
+        let place = self.files.iter().find(|(file, _)| *file == check);
+        match (&self.manifest, place) {
+            (Some(manifest), Some((_, place))) => check_file(place, manifest, check, buf, go_on),
+            _ => Ok(()),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::format::digest::{Hasher, Sha256Digest};
 use crate::format::index::ROW_LEN_U64;
 use crate::format::manifest::Manifest;
 use crate::format::{INDEX_FILE, METADATA_FILE, SHARDS_DIR};
-use crate::storage::{self, StoredFile};
+use crate::storage::{Place, StoredFile};
 
 /// One file of a cache that the manifest has a SHA-256 for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -84,18 +84,12 @@ impl Cache {
         compare(&path, &file, &self.manifest, check, buf, go_on)
     }
 
-    /// The file that is being served, if it is still at its path.
+    /// The file that is being served, if it is still at its place.
     pub(super) fn stored_file(&self, check: FileCheck) -> Result<Arc<StoredFile>> {
-        let seen = match check {
-            FileCheck::Metadata => self.metadata.identity(),
-            FileCheck::Index => self.index.identity(),
-            FileCheck::Shard(shard) => return self.shards.get(shard),
-        };
-        let path = self.file_path(check);
-        let file = StoredFile::open(&path)?;
-        match file.identity() {
-            found if found == seen => Ok(Arc::new(file)),
-            found => Err(storage::replaced(seen, found).in_file(&path)),
+        match check {
+            FileCheck::Metadata => Ok(Arc::new(self.files.metadata.open()?)),
+            FileCheck::Index => Ok(Arc::new(self.files.index.open()?)),
+            FileCheck::Shard(shard) => self.shards.get(shard),
         }
     }
 
@@ -105,17 +99,15 @@ impl Cache {
     }
 }
 
-/// Hashes one file of the cache in folder `dir` and compares.
+/// Hashes the file at `place`, one of a cache, and compares.
 pub(super) fn check_file(
-    dir: &Path,
+    place: &Place,
     manifest: &Manifest,
     check: FileCheck,
     buf: &mut [u8],
     go_on: &dyn Fn(u64) -> ControlFlow<()>,
 ) -> Result<()> {
-    let path = file_path(dir, manifest, check);
-    let file = StoredFile::open(&path)?;
-    compare(&path, &file, manifest, check, buf, go_on)?.result
+    compare(place.path(), &place.open()?, manifest, check, buf, go_on)?.result
 }
 
 /// What a comparison said.

@@ -16,6 +16,8 @@ pub struct Newcomers {
     pub dataset: Dataset,
     /// Folders of the list that are not there any more.
     pub gone: Vec<PathBuf>,
+    /// Folders of the list at whose place another cache is now. Those that were opened are served on.
+    pub replaced: Vec<PathBuf>,
 }
 
 impl Newcomers {
@@ -74,7 +76,11 @@ impl Dataset {
         let gone = known_dirs.into_iter().filter(|dir| !listed.contains(dir));
         let mut gone: Vec<PathBuf> = gone.map(Path::to_path_buf).collect();
         gone.sort();
+        let there = known.iter().map(|entry| &entry.cache);
+        let there = there.filter(|cache| listed.contains(cache.dir()));
+        let replaced = there.filter(|cache| cache.is_replaced());
         Newcomers {
+            replaced: replaced.map(|cache| cache.dir().to_path_buf()).collect(),
             dataset: found,
             gone,
         }

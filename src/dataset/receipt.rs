@@ -14,7 +14,7 @@ use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::format::digest::Sha256Digest;
 use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR};
-use crate::storage::{self, FileStamp, StampTime};
+use crate::storage::{self, FileStamp, Place, StampTime};
 
 /// What this program writes; a receipt of another version is void.
 const VERSION: u32 = 1;
@@ -165,7 +165,7 @@ impl Receipts {
 
     /// The file of a cache's receipt, and the digest of the cache's folder, which it is called by.
     fn place(&self, cache: &Cache) -> Result<(PathBuf, String)> {
-        let folder = storage::real_path(cache.dir())?;
+        let folder = cache.folder().real_path();
         let digest = Sha256Digest::of(folder.as_os_str().as_encoded_bytes()).to_string();
         Ok((self.dir.join(format!("{digest}.json")), digest))
     }
@@ -191,17 +191,18 @@ fn files_now(cache: &Cache) -> Option<Vec<FileRecord>> {
 fn files_of(cache: &Cache) -> Option<Vec<FileRecord>> {
     let shards = &cache.manifest().shards;
     let mut files = Vec::with_capacity(shards.len() + 3);
-    let opened = |name: &str, identity| {
-        let stamp = storage::stamp(&cache.dir().join(name)).ok()?;
-        (Some(stamp.identity) == identity).then(|| record(name, &stamp))
+    let opened = |name: &str, place: &Place| {
+        let stamp = place.stamp().ok()?;
+        let same = place.info().identity.is(&stamp.identity);
+        same.then(|| record(name, &stamp))
     };
-    let manifest = storage::stamp(&cache.dir().join(MANIFEST_FILE)).ok()?;
+    let manifest = cache.manifest_place().stamp().ok()?;
     files.push(record(MANIFEST_FILE, &manifest));
-    files.push(opened(METADATA_FILE, Some(cache.metadata_info().identity))?);
-    files.push(opened(INDEX_FILE, Some(cache.index_info().identity))?);
+    files.push(opened(METADATA_FILE, cache.metadata_place())?);
+    files.push(opened(INDEX_FILE, cache.index_place())?);
     for (n, shard) in shards.iter().enumerate() {
         let name = format!("{SHARDS_DIR}/{}", shard.name.as_str());
-        files.push(opened(&name, cache.shard_identity(n))?);
+        files.push(opened(&name, cache.shard_place(n)?)?);
     }
     Some(files)
 }

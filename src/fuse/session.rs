@@ -11,15 +11,16 @@ use std::time::{Duration, Instant};
 
 use fuser::{Config, INodeNo, SessionACL};
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{major, minor, stat, statvfs};
+use rustix::fs::{major, makedev, minor, stat, statvfs};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use super::adapter::Adapter;
 use super::confine::{self, Confinement};
 use super::mount::{self, Mount, MountOptions};
-use super::mount_table::Device;
+use super::mount_table::{Device, top_at};
 use crate::error::{Error, Result};
+use crate::storage::note_own_device;
 use crate::vfs::{Ino, Stale, Vfs};
 
 /// How long a fresh mount may take to answer its first request.
@@ -104,6 +105,10 @@ impl Session {
         let signals = SignalWatch::start(sender.clone())
             .map_err(|e| Error::io(at, "watch for signals", e))?;
         let (connection, mount) = mount::mount(options)?;
+        if let Some(Device { major, minor }) = mount.device() {
+            // Before the first request is answered.
+            note_own_device(makedev(major, minor));
+        }
         let greeted = greet(vfs, connection, serve.threads)
             .map_err(|source| Error::io(at, "greet the kernel", source))?;
         set_read_ahead(&mount);
@@ -133,6 +138,12 @@ impl Session {
         serve: ServeOptions,
     ) -> Result<Self> {
         mount::check_given(&connection)?;
+        // Where it shows in this mount namespace.
+        if let Ok(Some(there)) = top_at(mountpoint)
+            && there.fstype.as_encoded_bytes().starts_with(b"fuse")
+        {
+            note_own_device(makedev(there.device.major, there.device.minor));
+        }
         confine::gain_nothing().map_err(|source| Error::io(mountpoint, CONFINE, source))?;
         let (sender, events) = mpsc::channel();
         let signals = SignalWatch::start(sender.clone())

@@ -1,7 +1,7 @@
 //! One manifest to migrate: what must hold before it is replaced.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 
@@ -44,9 +44,9 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The manifest, below the cache folder as that was given.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// The manifest itself, where it lay when the cache was opened.
+    pub(super) fn file(&self) -> PathBuf {
+        self.of.cache.manifest_place().real_path()
     }
 
     pub(super) fn entry(&self, status: ManifestStatus) -> ManifestUpdateEntry {
@@ -75,7 +75,7 @@ impl<'a> Target<'a> {
         match self.inspect()? {
             Action::Keep => Ok(ManifestStatus::Unchanged),
             Action::Replace(_) => {
-                storage::check_replaceable(&self.path)?;
+                storage::check_replaceable(&self.file())?;
                 Ok(ManifestStatus::WouldUpdate)
             }
         }
@@ -85,7 +85,7 @@ impl<'a> Target<'a> {
     /// with the same identity has made of that one since.
     pub(super) fn inspect(&self) -> Result<Action, Refusal> {
         let loaded = self.of.cache.manifest();
-        let bytes = storage::read_small(&self.path, MAX_MANIFEST_LEN)?;
+        let bytes = storage::read_small_at(self.of.cache.manifest_place(), MAX_MANIFEST_LEN)?;
         let found = Manifest::parse(&bytes).map_err(unreadable)?;
         if found.version == FormatVersion::V3 && found.cache_id != Some(self.of.cache_id) {
             return Err(changed(&format!(
@@ -133,8 +133,9 @@ pub(super) fn refuse_duplicates<'t, 'a: 't>(
     let mut by_file = HashMap::new();
     let mut by_id = HashMap::new();
     for target in targets {
-        let info = storage::stat(&target.path).map_err(|error| (target, error.into()))?;
-        let file = (info.identity.device, info.identity.inode);
+        let stamp = target.of.cache.manifest_place().stamp();
+        let stamp = stamp.map_err(|error| (target, error.into()))?;
+        let file = (stamp.identity.device, stamp.identity.inode);
         if let Some(other) = by_file.insert(file, target) {
             return Err((target, duplicate("is the same file as", other)));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use memmap2::Mmap;
 
 use super::guard::Guarded;
-use super::{FileIdentity, FileInfo, StoredFile};
+use super::{FileIdentity, FileInfo, Place, StoredFile};
 use crate::error::{Error, Fault, FaultKind, Result};
 
 /// A whole file, mapped read-only and shared, so that all readers of the file share its pages.
@@ -37,6 +37,18 @@ impl MappedFile {
     /// As [`StoredFile::open`].
     pub fn open(path: &Path) -> Result<Self> {
         let (file, info) = StoredFile::open_with_info(path)?;
+        Self::map(path, &file, info)
+    }
+
+    /// Maps the file at `place`, which must be the one that it was at first.
+    ///
+    /// # Errors
+    /// As [`Place::open`].
+    pub fn open_at(place: &Place) -> Result<Self> {
+        Self::map(place.path(), &place.open()?, *place.info())
+    }
+
+    fn map(path: &Path, file: &StoredFile, info: FileInfo) -> Result<Self> {
         if info.identity.len == 0 {
             let end = Vec::new();
             return Ok(Self(Arc::new(Inner {

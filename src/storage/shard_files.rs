@@ -2,17 +2,20 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwapOption;
 
-use super::{FileIdentity, StoredFile};
+use super::{Place, StoredFile};
 use crate::error::{Error, Result};
 
 /// How many shards all caches of a process may keep open together.
 #[derive(Debug)]
 pub struct OpenFileLimit {
     most: usize,
+    /// Folders that are held open.
+    dirs: AtomicUsize,
     /// Slots in the order in which they were filled.
     filled: Mutex<VecDeque<(Weak<Slots>, usize)>>,
 }
@@ -25,6 +28,7 @@ impl OpenFileLimit {
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most: most.max(1),
+            dirs: AtomicUsize::new(0),
             filled: Mutex::new(VecDeque::new()),
         })
     }
@@ -51,6 +55,17 @@ impl OpenFileLimit {
         Self::new(usize::try_from(soft.min(MOST_DESCRIPTORS) / 2).unwrap_or(1))
     }
 
+    /// The right to hold one more folder open: a quarter as many as shards, and none under a bound so
+    /// small that shards need all of it.
+    pub(super) fn hold_dir(self: &Arc<Self>) -> Option<DirPermit> {
+        let most = if self.most < FEW { 0 } else { self.most / 4 };
+        let add = |held: usize| (held < most).then(|| held + 1);
+        let taken = self
+            .dirs
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        taken.is_ok().then(|| DirPermit(Arc::clone(self)))
+    }
+
     /// Notes that a slot was filled and empties the oldest one when there are too many.
     fn admit(&self, slots: &Arc<Slots>, shard: usize) {
         let mut filled = self.filled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,6 +81,19 @@ impl OpenFileLimit {
     }
 }
 
+/// The right to hold one folder open, for as long as this lives.
+#[derive(Debug)]
+pub(super) struct DirPermit(Arc<OpenFileLimit>);
+
+impl Drop for DirPermit {
+    fn drop(&mut self) {
+        self.0.dirs.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A bound on shards below which no folder is held open.
+const FEW: usize = 32;
+
 /// Descriptors beyond this number gain nothing.
 const MOST_DESCRIPTORS: u64 = 8192;
 
@@ -73,35 +101,34 @@ const MOST_DESCRIPTORS: u64 = 8192;
 /// lock.
 #[derive(Debug)]
 pub struct ShardFiles {
-    paths: Vec<PathBuf>,
-    seen: Vec<FileIdentity>,
+    places: Vec<Place>,
     slots: Arc<Slots>,
     limit: Arc<OpenFileLimit>,
 }
 
 impl ShardFiles {
-    /// For the shards at `paths`, which had the identities `seen` when the cache was opened.
+    /// For the shards at `places`, as they were when the cache was opened.
     #[must_use]
-    pub fn new(paths: Vec<PathBuf>, seen: Vec<FileIdentity>, limit: &Arc<OpenFileLimit>) -> Self {
-        let slots = paths.iter().map(|_| ArcSwapOption::empty()).collect();
+    pub fn new(places: Vec<Place>, limit: &Arc<OpenFileLimit>) -> Self {
+        let slots = places.iter().map(|_| ArcSwapOption::empty()).collect();
         Self {
-            paths,
-            seen,
+            places,
             slots: Arc::new(slots),
             limit: Arc::clone(limit),
         }
     }
 
+    /// Where shard number `shard` lies.
+    #[must_use]
+    pub fn place(&self, shard: usize) -> Option<&Place> {
+        self.places.get(shard)
+    }
+
     /// Path of shard number `shard`; empty when there is none.
     #[must_use]
     pub fn path(&self, shard: usize) -> PathBuf {
-        self.paths.get(shard).cloned().unwrap_or_default()
-    }
-
-    /// What the shard was when the cache was opened.
-    #[must_use]
-    pub fn identity(&self, shard: usize) -> Option<FileIdentity> {
-        self.seen.get(shard).copied()
+        let place = self.places.get(shard);
+        place.map_or_else(PathBuf::new, |place| place.path().to_path_buf())
     }
 
     /// The open shard.
@@ -119,18 +146,10 @@ impl ShardFiles {
 
     #[cold]
     fn open(&self, shard: usize) -> Result<Arc<StoredFile>> {
-        let (Some(path), Some(seen), Some(slot)) = (
-            self.paths.get(shard),
-            self.seen.get(shard),
-            self.slots.get(shard),
-        ) else {
+        let (Some(place), Some(slot)) = (self.places.get(shard), self.slots.get(shard)) else {
             return Err(Error::refused("", format!("no shard {shard}")));
         };
-        let file = Arc::new(StoredFile::open(path)?);
-        let found = file.identity();
-        if found != *seen {
-            return Err(super::replaced(*seen, found).in_file(path));
-        }
+        let file = Arc::new(place.open()?);
         if slot.swap(Some(Arc::clone(&file))).is_none() {
             self.limit.admit(&self.slots, shard);
         }

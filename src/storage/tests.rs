@@ -1,3 +1,4 @@
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;

@@ -72,7 +72,7 @@ enum Kind {
     Special(&'static str),
 }
 
-fn what(file_type: FileType) -> &'static str {
+pub(super) fn what(file_type: FileType) -> &'static str {
     if file_type.is_fifo() {
         "a pipe"
     } else if file_type.is_socket() {

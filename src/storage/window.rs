@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
-use super::{FileIdentity, StoredFile};
+use super::StoredFile;
 
 /// Bytes of a window: few calls, and still in the processor's cache when they are used.
 const WINDOW: usize = 128 << 10;
@@ -19,7 +19,8 @@ const NEAR: u64 = 16 << 10;
 
 #[derive(Default)]
 struct Window {
-    file: Option<FileIdentity>,
+    /// Number of the open file.
+    file: Option<u64>,
     start: u64,
     bytes: Vec<u8>,
     /// Where the last read ended.
@@ -67,14 +68,14 @@ impl Window {
     }
 
     fn read_exact_at(&mut self, file: &StoredFile, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let same = self.file == Some(file.identity());
+        let same = self.file == Some(file.number);
         if same && self.copy(buf, offset) {
             return Ok(());
         }
         let near = same && offset.checked_sub(self.last).is_some_and(|gap| gap < NEAR);
         if !same {
             self.forget();
-            self.file = Some(file.identity());
+            self.file = Some(file.number);
         }
         if near {
             self.fill(file, offset)?;

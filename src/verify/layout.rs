@@ -9,9 +9,6 @@ use std::ops::Range;
 
 use super::finding::{Finding, Kind, Severity, Subject};
 use crate::cache::Cache;
-use crate::error::Error;
-use crate::format::SHARDS_DIR;
-use crate::storage;
 
 /// Samples that are checked as one piece of work.
 const SLICE_SAMPLES: u64 = 1 << 12;
@@ -272,12 +269,7 @@ impl ShardUse {
 
 /// Warns of each entry of the shards folder that the manifest does not name.
 fn unlisted(cache: &Cache, subject: Subject<'_>, to: &mut Vec<Finding>) {
-    let folder = cache.dir().join(SHARDS_DIR);
-    let listed: Result<Vec<_>, Error> = match cache.manifest().shards.is_empty() {
-        true if !storage::exists(&folder) => Ok(Vec::new()),
-        _ => storage::list_dir(&folder),
-    };
-    let paths = match listed {
+    let paths = match cache.list_shards() {
         Ok(paths) => paths,
         Err(error) => return subject.add(error, None, to),
     };

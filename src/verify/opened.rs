@@ -67,7 +67,7 @@ impl Opened {
         let mut opened = Self::new(dir, entry.position as u64, Ok(entry.clone()));
         opened.cache_id = Some(entry.cache_id);
         let loaded = entry.cache.manifest();
-        let result = Cache::read_manifest(dir).and_then(|(found, _)| {
+        let result = entry.cache.manifest_now().and_then(|(found, _)| {
             let same = Manifest {
                 version: loaded.version,
                 cache_id: loaded.cache_id,

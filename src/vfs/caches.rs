@@ -60,7 +60,7 @@ impl Mounted {
             cache_id: Some(self.entry.cache_id),
             ..loaded.clone()
         };
-        if let Ok((manifest, bytes)) = Cache::read_manifest(self.cache().dir())
+        if let Ok((manifest, bytes)) = self.cache().manifest_now()
             && manifest == migrated
         {
             self.migrated.store(Some(Arc::new(bytes)));

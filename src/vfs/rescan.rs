@@ -2,6 +2,7 @@
 //! of the last look.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
@@ -129,7 +130,15 @@ impl Vfs {
             return;
         };
         let known: Vec<Entry> = self.caches.iter().map(|m| m.entry.clone()).collect();
-        let Newcomers { dataset, gone } = find(&self.dataset, &known);
+        let Newcomers {
+            dataset,
+            gone,
+            replaced,
+        } = find(&self.dataset, &known);
+        let paths = |dirs: &[PathBuf]| -> Vec<String> {
+            let shown = dirs.iter().map(|dir| dir.to_string_lossy().into_owned());
+            shown.collect()
+        };
         let mut refused: Vec<String> = dataset.skipped().iter().map(Error::chain).collect();
         let mut added = Vec::new();
         for entry in self.inodes.join(dataset.entries()) {
@@ -159,7 +168,8 @@ impl Vfs {
                 .map(|entry| json!({"cache_id": entry.cache_id, "folder": folder(entry)}))
                 .collect::<Vec<_>>(),
             "refused": refused,
-            "gone": gone.iter().map(|dir| dir.to_string_lossy()).collect::<Vec<_>>(),
+            "gone": paths(&gone),
+            "replaced": paths(&replaced),
         });
         let mut text = facts.to_string().into_bytes();
         text.push(b'\n');
@@ -168,6 +178,12 @@ impl Vfs {
         if *last.0 != *text {
             for reason in &refused {
                 log::warn!("not added: {reason}");
+            }
+            for dir in &replaced {
+                log::warn!(
+                    "{}: another cache is there now; the one that was mounted is served until unmount",
+                    dir.display()
+                );
             }
         }
         *last = (text.into(), later_than(last.1));

@@ -132,6 +132,12 @@ impl FaultyDisk {
         self.say("heal");
     }
 
+    /// Every file and folder below the root has another inode number from now on, as after a FUSE file
+    /// system has forgotten it. What is open keeps the old one.
+    pub fn renumber(&mut self) {
+        self.say("renumber");
+    }
+
     /// How many reads hang now.
     pub fn hanging(&mut self) -> u64 {
         self.say("hanging")
@@ -174,9 +180,10 @@ impl Drop for FaultyDisk {
 /// on standard error with the number of reads that hang.
 pub fn serve(folder: &Path, point: &Path) {
     let faults = Arc::<Faults>::default();
+    let paths = Arc::new(Mutex::new(vec![folder.to_path_buf()]));
     let disk = Disk {
         faults: Arc::clone(&faults),
-        paths: Mutex::new(vec![folder.to_path_buf()]),
+        paths: Arc::clone(&paths),
         files: Mutex::default(),
         next: AtomicU64::new(1),
     };
@@ -191,6 +198,11 @@ pub fn serve(folder: &Path, point: &Path) {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
             ["heal"] => faults.lock().clear(),
+            ["renumber"] => {
+                let mut paths = paths.lock().unwrap();
+                let below = paths.get(1..).unwrap_or_default().to_vec();
+                paths.extend(below);
+            }
             ["hanging"] => {}
             [file, kind, number] => {
                 let fault = Fault::of_words(kind, number.parse().unwrap());
@@ -205,8 +217,8 @@ pub fn serve(folder: &Path, point: &Path) {
 
 struct Disk {
     faults: Arc<Faults>,
-    /// Inode number n is the path at n - 1.
-    paths: Mutex<Vec<PathBuf>>,
+    /// Inode number n is the path at n - 1. Of a path that is there twice the later number is given out.
+    paths: Arc<Mutex<Vec<PathBuf>>>,
     files: Mutex<HashMap<u64, Arc<File>>>,
     next: AtomicU64,
 }
@@ -219,7 +231,7 @@ impl Disk {
     /// The file's own number decides, so that a file that is renamed stays one.
     fn number(&self, path: &Path) -> u64 {
         let mut paths = self.paths.lock().unwrap();
-        let known = paths.iter().position(|known| known == path);
+        let known = paths.iter().rposition(|known| known == path);
         known.unwrap_or_else(|| {
             paths.push(path.to_path_buf());
             paths.len() - 1
@@ -335,7 +347,7 @@ impl Filesystem for Disk {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.attr(&self.path(ino)) {
-            Ok(attr) => reply.attr(&TTL, &attr),
+            Ok(attr) => reply.attr(&TTL, &FileAttr { ino, ..attr }),
             Err(error) => reply.error(error.into()),
         }
     }
@@ -403,12 +415,12 @@ impl Filesystem for Disk {
         if renamed.is_ok() {
             // Numbers stay with names; what has the old name next is another file.
             let mut paths = self.paths.lock().unwrap();
-            let old = paths.iter().position(|path| *path == to);
-            if let Some(at) = old {
-                paths[at] = PathBuf::from("/replaced");
-            }
-            if let Some(at) = paths.iter().position(|path| *path == from) {
-                paths[at] = to;
+            for path in paths.iter_mut() {
+                if *path == to {
+                    *path = PathBuf::from("/replaced");
+                } else if *path == from {
+                    path.clone_from(&to);
+                }
             }
         }
         send(renamed.map_err(Errno::from), reply);

@@ -291,7 +291,7 @@ fn things_that_are_not_files_are_refused_and_a_pipe_is_not_waited_for() {
                 pipe(c, "shards/000000.bin");
                 c.set_manifest("shards/0/byte_len", 0);
             },
-            "open: IndexRow index.bin (0)",
+            "open: Refused shards/000000.bin",
         ),
     ]);
 }

@@ -39,6 +39,7 @@ mod observe;
 mod places;
 mod reading;
 mod receipts;
+mod renumbered;
 mod resources;
 mod scrub;
 mod statfs;

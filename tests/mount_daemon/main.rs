@@ -17,6 +17,7 @@ mod doctor;
 mod end;
 mod ends;
 mod fstab;
+mod links;
 mod logs;
 mod read_only;
 mod rescan;

@@ -113,7 +113,7 @@ pub(in crate::cli) fn check_apart(
 }
 
 fn check_entry_apart(entry: &Entry, mountpoint: &Path, named: &Path) -> Result<()> {
-    let members = entry.cache.real_paths()?;
+    let members = entry.cache.real_paths();
     match overlap(mountpoint, entry.cache.dir(), &members) {
         Some(reason) => Err(Error::refused(named, reason)),
         None => Ok(()),
