@@ -7,11 +7,12 @@
 mod adapter;
 mod confine;
 mod convert;
+mod dispatch;
 mod errno;
-mod guard;
 mod mount;
 mod mount_table;
 mod patience;
+mod replies;
 mod session;
 mod workers;
 

@@ -38,9 +38,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError, Written};
+pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError, Work, Written};
+pub use control::Command;
 pub use counters::{Counters, Request};
-pub use in_flight::Serving;
+pub use in_flight::{OnThread, Serving};
 pub use log_lines::LogLines;
 pub use node::Ino;
 

@@ -1,21 +1,27 @@
 //! Lengths of payloads that were read from their records before, four bytes a sample: a second
 //! listing of a large cache does not touch its shards again.
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Samples that get their memory together, at the first of them that is seen.
 const BLOCK: usize = 4096;
 
-/// What is not known, or does not fit.
+/// What stands for a length: one that is not known, one of nothing, and one that does not fit.
 const UNKNOWN: u32 = 0;
+const EMPTY: u32 = u32::MAX;
+const LARGE: u32 = u32::MAX - 1;
 
 type Block = Box<[AtomicU32]>;
 
-/// The lengths seen so far. Grows with the samples seen, to four bytes for each sample of the cache.
+/// The lengths seen so far. Grows with the samples seen, to four bytes for each sample of the cache and
+/// some more for each of 4 GiB.
 #[derive(Debug)]
 pub(super) struct Sizes {
     blocks: Box<[OnceLock<Block>]>,
+    /// Those that do not fit.
+    large: Mutex<HashMap<u64, u64>>,
 }
 
 impl Sizes {
@@ -24,6 +30,7 @@ impl Sizes {
         let blocks = usize::try_from(count.div_ceil(BLOCK as u64)).unwrap_or(0);
         Self {
             blocks: (0..blocks).map(|_| OnceLock::new()).collect(),
+            large: Mutex::default(),
         }
     }
 
@@ -31,16 +38,21 @@ impl Sizes {
     pub(super) fn get(&self, sample: u64) -> Option<u64> {
         let (block, at) = place(sample)?;
         let len = self.blocks.get(block)?.get()?.get(at)?;
-        match len.load(Ordering::Relaxed) {
+        match len.load(Ordering::Acquire) {
             UNKNOWN => None,
+            EMPTY => Some(0),
+            LARGE => self.large().get(&sample).copied(),
             len => Some(u64::from(len)),
         }
     }
 
-    /// Notes the length of the sample's payload in bytes. Zero and lengths of 4 GiB and more are not
-    /// kept.
+    /// Notes the length of the sample's payload in bytes.
     pub(super) fn note(&self, sample: u64, len: u64) {
-        let Ok(len) = u32::try_from(len) else { return };
+        let code = match u32::try_from(len) {
+            Ok(0) => EMPTY,
+            Ok(len) if len < LARGE => len,
+            _ => LARGE,
+        };
         let Some((block, at)) = place(sample) else {
             return;
         };
@@ -49,8 +61,15 @@ impl Sizes {
         };
         let block = block.get_or_init(|| (0..BLOCK).map(|_| AtomicU32::new(UNKNOWN)).collect());
         if let Some(place) = block.get(at) {
-            place.store(len, Ordering::Relaxed);
+            if code == LARGE {
+                self.large().insert(sample, len);
+            }
+            place.store(code, Ordering::Release);
         }
+    }
+
+    fn large(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+        self.large.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the length of the sample's payload unknown again.
@@ -84,13 +103,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_stays_unknown() {
+    fn every_length_is_kept() {
         let sizes = Sizes::new(1);
-        for len in [0, 1 << 32] {
+        let odd = [LARGE - 1, LARGE, EMPTY].map(u64::from);
+        for len in odd.into_iter().chain([0, 1, 1 << 32, u64::MAX, 7]) {
             sizes.note(0, len);
-            assert_eq!(sizes.get(0), None);
+            assert_eq!(sizes.get(0), Some(len));
         }
+        sizes.forget(0);
+        assert_eq!(sizes.get(0), None);
         sizes.note(u64::MAX, 1);
-        assert_eq!(sizes.get(u64::MAX), None);
+        assert_eq!(sizes.get(u64::MAX), None, "there is no such sample");
     }
 }

@@ -1,9 +1,9 @@
-//! Kernel requests to [`Vfs`] calls and back; no decision is made here but how long an answer holds.
+//! Kernel requests as fuser gives them to calls of [`Vfs`], through the [`Dispatcher`]; no decision is made
+//! here.
 //!
 //! `open` and `flush` answer ENOSYS, so for the life of the mount the kernel sends no OPEN, FLUSH or
 //! RELEASE and keeps pages. Inode numbers are computed, never stored, so `forget` has nothing to do.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
@@ -11,21 +11,18 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents,
-    PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
 };
+use rustix::io::Errno;
 
-use super::convert::{FOREVER, NO_ENTRY, file_attr, file_type, ttl};
-use super::errno::Call;
-use super::guard::Guarded;
-use super::patience::Patience;
-use crate::vfs::{Attr, Ino, Request as Kind, SetAttr, Vfs, VfsError, Written};
-
-/// A read buffer that grew beyond this is given back; the kernel asks for at most 1 MiB as a rule.
-const KEPT_BUFFER: usize = 2 << 20;
+use super::convert::Name;
+use super::dispatch::{Dispatcher, Refuse};
+use super::replies::{Filled, ReplyTarget, ReplyValue, list, list_with_attributes};
+use crate::vfs::{Command, Ino, Request as Kind, SetAttr, Vfs};
 
 /// Background requests (readahead) in flight; the default of 16 starves many readers.
 const MAX_BACKGROUND: u16 = 64;
@@ -40,127 +37,29 @@ const CAPABILITIES: [InitFlags; 5] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
 ];
 
-thread_local! {
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// This thread's buffer, with the bytes of one reply.
-struct Filled {
-    buffer: Vec<u8>,
-    len: usize,
-}
-
-/// Reads the whole of what was asked for, or fails: a short reply inside the file would make the
-/// kernel shrink the file for everybody.
-fn read_into_buffer(vfs: &Vfs, ino: Ino, offset: u64, size: usize) -> Result<Filled, VfsError> {
-    let mut buffer = BUFFER.take();
-    if buffer.len() < size {
-        buffer.resize(size, 0);
-    }
-    let room = buffer.get_mut(..size).unwrap_or_default();
-    let len = vfs.read(ino, offset, room)?;
-    Ok(Filled { buffer, len })
-}
-
-impl Filled {
-    fn send(self, reply: ReplyData) {
-        reply.data(self.buffer.get(..self.len).unwrap_or_default());
-        if self.buffer.len() <= KEPT_BUFFER {
-            BUFFER.set(self.buffer);
-        }
-    }
-}
-
 /// Serves one [`Vfs`] to the kernel.
-pub(super) struct Adapter {
-    vfs: Guarded,
-}
+pub(super) struct Adapter(Dispatcher);
 
 impl Adapter {
     /// For this many event threads.
     pub(super) fn new(vfs: Arc<Vfs>, threads: usize) -> Self {
-        Self {
-            vfs: Guarded::new(vfs, threads),
-        }
+        Self(Dispatcher::new(vfs, threads))
     }
 
     /// What the tree refuses whoever asks.
-    fn read_only(&self) -> Errno {
-        self.vfs.note(Kind::Change);
-        Errno::EROFS
+    fn read_only(&self, reply: impl Refuse) {
+        self.0.refuse(Kind::Change, reply, Errno::ROFS);
     }
 
     /// What the kernel asks once and then does by itself for the life of the mount.
-    fn not_offered(&self, request: Kind) -> Errno {
-        self.vfs.note(request);
-        Errno::ENOSYS
+    fn not_offered(&self, request: Kind, reply: impl Refuse) {
+        self.0.refuse(request, reply, Errno::NOSYS);
     }
-}
 
-/// The node called `name`; `None` when there is none and never will be.
-fn find(vfs: &Vfs, caller: u32, dir: Ino, name: &OsStr) -> Result<Option<Attr>, VfsError> {
-    match vfs.lookup_by(caller, dir, name) {
-        Ok(attr) => Ok(Some(attr)),
-        Err(VfsError::NotFound) if vfs.is_static_dir(dir) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Fills `reply` with entries of folder `ino` from `offset` on, and what a look-up of each would say, as
-/// far as that can be told: a disk that hangs keeps nobody from the names.
-fn list_with_attributes(
-    vfs: &Vfs,
-    patience: &Patience,
-    ino: INodeNo,
-    offset: u64,
-    reply: &mut ReplyDirectoryPlus,
-) -> Result<(), VfsError> {
-    let (dir, request) = (Ino(ino.0), Kind::Readdirplus);
-    let waits = vfs.lists_from_disk(dir, offset)?;
-    let from_memory = waits
-        && !patience.see_done(Call { request, ino }, move |vfs| {
-            vfs.see_lengths(dir, offset)
-        });
-    vfs.readdir(dir, offset, &mut |entry| {
-        let attr = match from_memory {
-            true => vfs.remembered_entry_attr(entry.ino),
-            false => vfs.entry_attr(entry.ino),
-        };
-        !reply.add(
-            INodeNo(entry.ino.0),
-            entry.next_offset,
-            entry.name,
-            &ttl(attr.ttl),
-            &file_attr(&attr),
-            Generation(0),
-        )
-    })
-}
-
-fn send_entry(answer: Result<Option<Attr>, Errno>, reply: ReplyEntry) {
-    match answer {
-        Ok(Some(attr)) => reply.entry(&ttl(attr.ttl), &file_attr(&attr), Generation(0)),
-        Ok(None) => reply.entry(&FOREVER, &NO_ENTRY, Generation(0)),
-        Err(errno) => reply.error(errno),
-    }
-}
-
-fn send_attr(answer: Result<Attr, Errno>, reply: ReplyAttr) {
-    match answer {
-        Ok(attr) => reply.attr(&ttl(attr.ttl), &file_attr(&attr)),
-        Err(errno) => reply.error(errno),
-    }
-}
-
-/// Size zero asks how much room is needed.
-fn send_xattr(answer: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
-    match answer {
-        Ok(value) => match u32::try_from(value.len()) {
-            Ok(len) if size == 0 => reply.size(len),
-            Ok(len) if len <= size => reply.data(&value),
-            _ => reply.error(Errno::ERANGE),
-        },
-        Err(errno) => reply.error(errno),
+    /// What has nothing to do.
+    fn done(&self, request: Kind, reply: ReplyEmpty) {
+        self.0.count(request);
+        reply.ok();
     }
 }
 
@@ -178,36 +77,20 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (dir, caller) = (Ino(parent.0), req.pid());
-        let at_work = self.vfs.at_work();
-        if at_work.is_last || self.vfs.is_slow(|vfs| vfs.finds_slowly(dir, name)) {
-            self.vfs.note(Kind::Lookup);
-            let name = name.to_os_string();
-            let find = move |vfs: &Arc<Vfs>| find(vfs, caller, dir, &name);
-            let send = |answer| send_entry(answer, reply);
-            return self.vfs.answer_later(Kind::Lookup, parent, find, send);
-        }
-        let answer = self
-            .vfs
-            .answer(Kind::Lookup, parent, |vfs| find(vfs, caller, dir, name));
-        send_entry(answer, reply);
+        let (dir, caller, name) = (Ino(parent.0), req.pid(), Name::new(name));
+        self.0.serve(Kind::Lookup, dir, reply, move |vfs, _| {
+            vfs.find(caller, dir, name.get())
+        });
     }
 
-    fn forget(&self, _req: &Request, _ino: INodeNo, _nlookup: u64) {}
+    fn forget(&self, _req: &Request, _ino: INodeNo, _nlookup: u64) {
+        self.0.count(Kind::Forget);
+    }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        let at_work = self.vfs.at_work();
-        if at_work.is_last || self.vfs.is_slow(|vfs| vfs.is_unmade(Ino(ino.0))) {
-            self.vfs.note(Kind::Getattr);
-            let get = move |vfs: &Arc<Vfs>| vfs.getattr(Ino(ino.0));
-            let send = |answer| send_attr(answer, reply);
-            return self.vfs.answer_later(Kind::Getattr, ino, get, send);
-        }
-        send_attr(
-            self.vfs
-                .answer(Kind::Getattr, ino, |vfs| vfs.getattr(Ino(ino.0))),
-            reply,
-        );
+        let ino = Ino(ino.0);
+        self.0
+            .serve(Kind::Getattr, ino, reply, move |vfs, _| vfs.getattr(ino));
     }
 
     fn setattr(
@@ -235,41 +118,36 @@ impl Filesystem for Adapter {
             gid,
             times: atime.is_some() || mtime.is_some(),
         };
-        send_attr(
-            self.vfs
-                .answer(Kind::Setattr, ino, |vfs| vfs.setattr(Ino(ino.0), change)),
-            reply,
-        );
+        let ino = Ino(ino.0);
+        self.0.serve(Kind::Setattr, ino, reply, move |vfs, _| {
+            vfs.setattr(ino, change)
+        });
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match self
-            .vfs
-            .answer(Kind::Readlink, ino, |vfs| vfs.readlink(Ino(ino.0)))
-        {
-            Ok(target) => reply.data(&target),
-            Err(errno) => reply.error(errno),
-        }
+        let (ino, reply) = (Ino(ino.0), ReplyTarget(reply));
+        self.0
+            .serve(Kind::Readlink, ino, reply, move |vfs, _| vfs.readlink(ino));
     }
 
     fn mknod(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
-        reply.error(self.read_only());
+        self.read_only(reply);
     }
 
     fn mkdir(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
-        reply.error(self.read_only());
+        self.read_only(reply);
     }
 
     fn unlink(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        reply.error(self.read_only());
+        self.read_only(reply);
     }
 
     fn rmdir(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        reply.error(self.read_only());
+        self.read_only(reply);
     }
 
     fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &Path, reply: ReplyEntry) {
-        reply.error(self.read_only());
+        self.read_only(reply);
     }
 
     fn rename(
@@ -282,11 +160,11 @@ impl Filesystem for Adapter {
         _: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        reply.error(self.read_only());
+        self.read_only(reply);
     }
 
     fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
-        reply.error(self.read_only());
+        self.read_only(reply);
     }
 
     fn create(
@@ -299,11 +177,11 @@ impl Filesystem for Adapter {
         _: i32,
         reply: ReplyCreate,
     ) {
-        reply.error(self.read_only());
+        self.read_only(reply);
     }
 
     fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply.error(self.not_offered(Kind::Open));
+        self.not_offered(Kind::Open, reply);
     }
 
     fn read(
@@ -317,19 +195,10 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let size = usize::try_from(size).unwrap_or(0);
-        let read = move |vfs: &Arc<Vfs>| read_into_buffer(vfs, Ino(ino.0), offset, size);
-        let send = move |answer: Result<Filled, Errno>| match answer {
-            Ok(filled) => filled.send(reply),
-            Err(errno) => reply.error(errno),
-        };
-        let at_work = self.vfs.at_work();
-        if at_work.is_last || self.vfs.is_slow(|vfs| vfs.reads_slowly(Ino(ino.0))) {
-            self.vfs.note(Kind::Read);
-            self.vfs.answer_later(Kind::Read, ino, read, send);
-        } else {
-            send(self.vfs.answer(Kind::Read, ino, read));
-        }
+        let (ino, size) = (Ino(ino.0), usize::try_from(size).unwrap_or(0));
+        self.0.serve(Kind::Read, ino, reply, move |vfs, _| {
+            Filled::read(vfs, ino, offset, size)
+        });
     }
 
     fn write(
@@ -345,23 +214,14 @@ impl Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let taken = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        match self.vfs.answer(Kind::Write, ino, |vfs| {
-            vfs.write_at(Ino(ino.0), offset, data)
-        }) {
-            Ok(Written::All) => reply.written(taken),
-            Ok(Written::Later(work)) => {
-                let send = move |answer| match answer {
-                    Ok(()) => reply.written(taken),
-                    Err(errno) => reply.error(errno),
-                };
-                self.vfs.answer_later(Kind::Write, ino, |_| work(), send);
-            }
-            Err(errno) => reply.error(errno),
-        }
+        let mut command = Command::new(Ino(ino.0), offset, data);
+        self.0.serve(Kind::Write, Ino(ino.0), reply, move |vfs, _| {
+            command.run(vfs).map(|()| taken)
+        });
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.error(self.not_offered(Kind::Flush));
+        self.not_offered(Kind::Flush, reply);
     }
 
     fn release(
@@ -374,28 +234,17 @@ impl Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.vfs.note(Kind::Other);
-        reply.ok();
+        self.done(Kind::Other, reply);
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.vfs.note(Kind::Other);
-        reply.ok();
+        self.done(Kind::Other, reply);
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.vfs.note(Kind::Opendir);
-        let opened = |reply: ReplyOpen| reply.opened(FileHandle(0), FopenFlags::empty());
-        if !self.vfs.is_slow(|vfs| vfs.lists_slowly(Ino(ino.0))) {
-            return opened(reply);
-        }
-        // What the folder shows is found out now, so that no listing has to wait for it.
-        let prepare = move |vfs: &Arc<Vfs>| vfs.readdir(Ino(ino.0), 0, &mut |_| false);
-        let send = move |answer| match answer {
-            Ok(()) => opened(reply),
-            Err(errno) => reply.error(errno),
-        };
-        self.vfs.answer_later(Kind::Opendir, ino, prepare, send);
+        let ino = Ino(ino.0);
+        self.0
+            .serve(Kind::Opendir, ino, reply, move |vfs, _| vfs.opendir(ino));
     }
 
     fn readdir(
@@ -404,22 +253,12 @@ impl Filesystem for Adapter {
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
-        let answer = self.vfs.answer(Kind::Readdir, ino, |vfs| {
-            vfs.readdir(Ino(ino.0), offset, &mut |entry| {
-                !reply.add(
-                    INodeNo(entry.ino.0),
-                    entry.next_offset,
-                    file_type(entry.kind),
-                    entry.name,
-                )
-            })
+        let ino = Ino(ino.0);
+        self.0.serve(Kind::Readdir, ino, reply, move |vfs, reply| {
+            list(vfs, ino, offset, reply)
         });
-        match answer {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        }
     }
 
     fn readdirplus(
@@ -428,56 +267,26 @@ impl Filesystem for Adapter {
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
-        let at_work = self.vfs.at_work();
-        if at_work.is_last {
-            self.vfs.note(Kind::Readdirplus);
-            let patience = self.vfs.patience().clone();
-            let list = move |vfs: &Arc<Vfs>| {
-                list_with_attributes(vfs, &patience, ino, offset, &mut reply).map(|()| reply)
-            };
-            // A reply that is dropped on the way is EIO.
-            let send = |answer: Result<ReplyDirectoryPlus, Errno>| {
-                if let Ok(reply) = answer {
-                    reply.ok();
-                }
-            };
-            return self.vfs.answer_later(Kind::Readdirplus, ino, list, send);
-        }
-        let answer = self.vfs.answer(Kind::Readdirplus, ino, |vfs| {
-            list_with_attributes(vfs, self.vfs.patience(), ino, offset, &mut reply)
-        });
-        match answer {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        }
+        let (ino, patience) = (Ino(ino.0), self.0.patience().clone());
+        self.0
+            .serve(Kind::Readdirplus, ino, reply, move |vfs, reply| {
+                list_with_attributes(vfs, &patience, ino, offset, reply)
+            });
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, _: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        self.vfs.note(Kind::Releasedir);
-        reply.ok();
+        self.done(Kind::Releasedir, reply);
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.vfs.note(Kind::Other);
-        reply.ok();
+        self.done(Kind::Other, reply);
     }
 
     fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        match self.vfs.answer(Kind::Statfs, ino, |vfs| Ok(vfs.statfs())) {
-            Ok(s) => reply.statfs(
-                s.blocks,
-                0,
-                0,
-                s.files,
-                0,
-                s.block_size,
-                s.name_max,
-                s.block_size,
-            ),
-            Err(errno) => reply.error(errno),
-        }
+        self.0
+            .serve(Kind::Statfs, Ino(ino.0), reply, |vfs, _| Ok(vfs.statfs()));
     }
 
     fn setxattr(
@@ -490,29 +299,29 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        reply.error(self.read_only());
+        self.read_only(reply);
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let answer = self
-            .vfs
-            .answer(Kind::Xattr, ino, |vfs| vfs.getxattr(Ino(ino.0), name));
-        send_xattr(answer, size, reply);
+        let (ino, name) = (Ino(ino.0), Name::new(name));
+        let reply = ReplyValue { reply, size };
+        self.0.serve(Kind::Xattr, ino, reply, move |vfs, _| {
+            vfs.getxattr(ino, name.get())
+        });
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let answer = self
-            .vfs
-            .answer(Kind::Xattr, ino, |vfs| vfs.listxattr(Ino(ino.0)));
-        send_xattr(answer, size, reply);
+        let (ino, reply) = (Ino(ino.0), ReplyValue { reply, size });
+        self.0
+            .serve(Kind::Xattr, ino, reply, move |vfs, _| vfs.listxattr(ino));
     }
 
     fn removexattr(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        reply.error(self.read_only());
+        self.read_only(reply);
     }
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        reply.error(self.not_offered(Kind::Access));
+        self.not_offered(Kind::Access, reply);
     }
 
     fn ioctl(
@@ -526,8 +335,7 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyIoctl,
     ) {
-        self.vfs.note(Kind::Ioctl);
-        reply.error(Errno::ENOTTY);
+        self.0.refuse(Kind::Ioctl, reply, Errno::NOTTY);
     }
 
     fn poll(
@@ -540,7 +348,7 @@ impl Filesystem for Adapter {
         _: PollFlags,
         reply: ReplyPoll,
     ) {
-        reply.error(self.not_offered(Kind::Other));
+        self.not_offered(Kind::Other, reply);
     }
 
     fn fallocate(
@@ -553,11 +361,11 @@ impl Filesystem for Adapter {
         _: i32,
         reply: ReplyEmpty,
     ) {
-        reply.error(self.read_only());
+        self.read_only(reply);
     }
 
     fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
-        reply.error(self.not_offered(Kind::Other));
+        self.not_offered(Kind::Other, reply);
     }
 
     fn copy_file_range(
@@ -573,6 +381,6 @@ impl Filesystem for Adapter {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        reply.error(self.read_only());
+        self.read_only(reply);
     }
 }

@@ -1,10 +1,13 @@
 //! Our attributes as fuser has them.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
 use fuser::{FileAttr, FileType, INodeNo};
 
-use crate::vfs::{Attr, FileKind, Ttl};
+use crate::vfs::{Attr, FileKind, Ino, Ttl};
+use crate::view::NAME_MAX;
 
 /// Longer than any mount lives, and far from the overflow of the kernel's clock.
 pub(super) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -34,6 +37,40 @@ pub(super) const NO_ENTRY: FileAttr = FileAttr {
 /// The group of a file that nobody may open for writing: the kernel can map it in no user namespace,
 /// and then refuses by itself (EACCES), root too. It shows as 65534 (fs.overflowgid).
 const UNMAPPED_GID: u32 = u32::MAX;
+
+/// What stands for the attributes of an entry that has none to tell. The kernel shows the name, number and
+/// kind, and takes nothing else from it: no file is as long. Number 0 would say the same, but programs
+/// take such an entry for a deleted one.
+pub(super) fn no_attributes(ino: Ino, kind: FileKind) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(ino.0),
+        size: u64::MAX,
+        kind: file_type(kind),
+        ..NO_ENTRY
+    }
+}
+
+/// A name that may go to another thread, without memory of its own. Of a longer one there is enough to
+/// see that it is too long.
+pub(super) struct Name {
+    bytes: [u8; NAME_MAX + 1],
+    len: usize,
+}
+
+impl Name {
+    pub(super) fn new(name: &OsStr) -> Self {
+        let mut bytes = [0; NAME_MAX + 1];
+        let len = name.len().min(bytes.len());
+        if let (Some(to), Some(from)) = (bytes.get_mut(..len), name.as_bytes().get(..len)) {
+            to.copy_from_slice(from);
+        }
+        Self { bytes, len }
+    }
+
+    pub(super) fn get(&self) -> &OsStr {
+        OsStr::from_bytes(self.bytes.get(..self.len).unwrap_or_default())
+    }
+}
 
 pub(super) fn ttl(ttl: Ttl) -> Duration {
     match ttl {

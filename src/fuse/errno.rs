@@ -3,11 +3,10 @@
 
 use std::fmt;
 
-use fuser::{Errno, INodeNo};
-use rustix::io::Errno as Os;
+use rustix::io::Errno;
 
 use crate::error::Room;
-use crate::vfs::{Request, VfsError};
+use crate::vfs::{Ino, Request, VfsError};
 
 /// A request, for a log line: what the kernel asked of which inode.
 #[derive(Clone, Copy)]
@@ -15,7 +14,7 @@ pub(super) struct Call {
     /// Which request.
     pub(super) request: Request,
     /// The inode asked for.
-    pub(super) ino: INodeNo,
+    pub(super) ino: Ino,
 }
 
 impl fmt::Display for Call {
@@ -29,35 +28,38 @@ pub(super) fn report(call: Call, error: &VfsError) -> Errno {
     let errno = errno(error);
     match error {
         VfsError::Damaged(cause) => {
-            log::debug!("{call}: {} (errno {})", cause.chain(), errno.code());
+            log::debug!("{call}: {} (errno {})", cause.chain(), errno.raw_os_error());
         }
-        VfsError::Migration(cause) => log::debug!("{call}: {cause} (errno {})", errno.code()),
-        other => log::debug!("{call}: {other:?} (errno {})", errno.code()),
+        VfsError::Migration(cause) => {
+            log::debug!("{call}: {cause} (errno {})", errno.raw_os_error())
+        }
+        other => log::debug!("{call}: {other:?} (errno {})", errno.raw_os_error()),
     }
     errno
 }
 
 fn errno(error: &VfsError) -> Errno {
     match error {
-        VfsError::NotFound => Errno::ENOENT,
-        VfsError::NameTooLong => Errno::ENAMETOOLONG,
-        VfsError::NotADirectory => Errno::ENOTDIR,
-        VfsError::IsADirectory => Errno::EISDIR,
-        VfsError::NotASymlink | VfsError::BadControlWord => Errno::EINVAL,
-        VfsError::ReadOnly => Errno::EROFS,
-        VfsError::Busy => Errno::EBUSY,
-        VfsError::NoAttribute => Errno::ENODATA,
-        VfsError::Unsupported => Errno::ENOSYS,
-        VfsError::Damaged(_) => Errno::EIO,
-        VfsError::NoRoom(Room::Memory) => Errno::ENOMEM,
-        VfsError::NoRoom(Room::Disk) => Errno::ENOSPC,
+        VfsError::NotFound => Errno::NOENT,
+        VfsError::NameTooLong => Errno::NAMETOOLONG,
+        VfsError::NotADirectory => Errno::NOTDIR,
+        VfsError::IsADirectory => Errno::ISDIR,
+        VfsError::NotASymlink | VfsError::BadControlWord => Errno::INVAL,
+        VfsError::ReadOnly => Errno::ROFS,
+        VfsError::Busy => Errno::BUSY,
+        VfsError::NoAttribute => Errno::NODATA,
+        VfsError::Unsupported => Errno::NOSYS,
+        VfsError::Damaged(_) | VfsError::Panic => Errno::IO,
+        VfsError::NoRoom(Room::Memory) => Errno::NOMEM,
+        VfsError::NoRoom(Room::Disk) => Errno::NOSPC,
+        VfsError::TakesLong => Errno::AGAIN,
         VfsError::Migration(cause) => match cause.errno {
             // The run was told to end. Programs take EINTR for a reason to write again at once.
-            Some(errno) if errno == Os::INTR.raw_os_error() => Errno::ECANCELED,
-            Some(errno) => Errno::from_i32(errno),
-            None => Errno::EIO,
+            Some(errno) if errno == Errno::INTR.raw_os_error() => Errno::CANCELED,
+            Some(errno) => Errno::from_raw_os_error(errno),
+            None => Errno::IO,
         },
-        VfsError::Stale => Errno::from_i32(Os::STALE.raw_os_error()),
+        VfsError::Stale => Errno::STALE,
     }
 }
 
@@ -80,11 +82,11 @@ mod tests {
                 errno,
             }))
         };
-        assert_eq!(errno(&failed(Some(28))).code(), 28);
-        assert_eq!(errno(&failed(None)).code(), 5);
-        let canceled = Os::CANCELED.raw_os_error();
+        assert_eq!(errno(&failed(Some(28))).raw_os_error(), 28);
+        assert_eq!(errno(&failed(None)).raw_os_error(), 5);
+        let canceled = Errno::CANCELED.raw_os_error();
         assert_eq!(
-            errno(&failed(Some(4))).code(),
+            errno(&failed(Some(4))).raw_os_error(),
             canceled,
             "EINTR would be tried again"
         );
@@ -97,7 +99,7 @@ mod tests {
             "read",
             io::Error::from_raw_os_error(2),
         );
-        assert_eq!(errno(&VfsError::Damaged(Arc::new(gone))).code(), 5);
-        assert_eq!(errno(&VfsError::Stale).code(), 116);
+        assert_eq!(errno(&VfsError::Damaged(Arc::new(gone))).raw_os_error(), 5);
+        assert_eq!(errno(&VfsError::Stale).raw_os_error(), 116);
     }
 }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use super::dispatch::guarded;
 use super::errno::Call;
-use super::guard::guarded;
 use super::workers::Workers;
-use crate::vfs::{Vfs, VfsError};
+use crate::vfs::{OnThread, Vfs, VfsError};
 
 /// A disk that takes longer for what one request needs is treated as one that hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ impl Patience {
         let (vfs, given_up) = (Arc::clone(&self.vfs), Arc::clone(&self.given_up));
         let job = move || {
             // Whoever needs what failed here hears why.
-            let _ = guarded(&vfs, call, || work(&vfs));
+            let _ = guarded(&vfs, call, OnThread::Worker, || work(&vfs));
             if ended.send(()).is_err() {
                 given_up.fetch_sub(1, Ordering::Relaxed);
             }

@@ -304,7 +304,7 @@ fn greet(
     threads: usize,
 ) -> io::Result<fuser::Session<Adapter>> {
     let mut config = Config::default();
-    // One more, which hands on to others what may wait for a disk: see `Guarded::at_work`.
+    // One more, which hands on to others what may wait for a disk: see `Dispatcher`.
     let threads = threads.max(1).saturating_add(1);
     config.n_threads = Some(threads);
     // The kernel checks who may come in; fuser would check again on each request.

@@ -81,13 +81,16 @@ pub struct SetAttr {
     pub times: bool,
 }
 
+/// What is left to do of a request, which takes its time.
+pub type Work = Box<dyn FnOnce() -> Result<(), VfsError> + Send>;
+
 /// What becomes of a write.
 pub enum Written {
     /// All bytes were taken.
     All,
     /// The bytes ask for work that takes its time: to be run on a thread of its own, and only then
     /// answered with what it returns.
-    Later(Box<dyn FnOnce() -> Result<(), VfsError> + Send>),
+    Later(Work),
 }
 
 impl std::fmt::Debug for Written {
@@ -144,4 +147,9 @@ pub enum VfsError {
     Unsupported,
     /// A virtual file was replaced since it was looked up.
     Stale,
+    /// It takes long, and this thread has others to serve: ask again on one that has not
+    /// ([`crate::vfs::OnThread`]). Nobody outside hears this.
+    TakesLong,
+    /// It panicked, which was logged.
+    Panic,
 }

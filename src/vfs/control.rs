@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use super::in_flight::takes_long;
 use super::node::{ControlFile, Node};
-use super::{Attr, FileKind, Ino, SetAttr, Ttl, Vfs, VfsError, Written};
+use super::{Attr, FileKind, Ino, SetAttr, Ttl, Vfs, VfsError, Work, Written};
 
 /// Texts that are kept for those who looked them up. Whose text is kept no longer reads the present
 /// one.
@@ -42,6 +43,48 @@ impl SeenTexts {
         let kept = self.lock();
         let found = kept.iter().find(|(other, _)| *other == node);
         found.map(|(_, text)| text.clone())
+    }
+}
+
+/// A write that is to be taken: see [`Vfs::write_at`].
+pub struct Command {
+    ino: Ino,
+    offset: u64,
+    data: Vec<u8>,
+    /// What is left to do once the command was taken.
+    work: Option<Work>,
+}
+
+impl Command {
+    /// A write of `data` to the file `ino`.
+    #[must_use]
+    pub fn new(ino: Ino, offset: u64, data: &[u8]) -> Self {
+        Self {
+            ino,
+            offset,
+            data: data.to_vec(),
+            work: None,
+        }
+    }
+
+    /// Takes the command and does what it asks for. After [`VfsError::TakesLong`] it is to be called
+    /// again on a thread that may take long.
+    ///
+    /// # Errors
+    /// As [`Vfs::write_at`], and as the work.
+    pub fn run(&mut self, vfs: &Arc<Vfs>) -> Result<(), VfsError> {
+        let work = match self.work.take() {
+            Some(work) => work,
+            None => match vfs.write_at(self.ino, self.offset, &self.data)? {
+                Written::All => return Ok(()),
+                Written::Later(work) => work,
+            },
+        };
+        if let Err(later) = takes_long() {
+            self.work = Some(work);
+            return Err(later);
+        }
+        work()
     }
 }
 

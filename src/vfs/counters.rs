@@ -41,13 +41,15 @@ pub enum Request {
     Ioctl,
     /// Anything that would change the tree.
     Change,
+    /// The kernel drops an inode; it waits for no answer.
+    Forget,
     /// Everything else.
     Other,
 }
 
 impl Request {
     /// All requests, in the order in which they are shown.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Lookup,
         Self::Getattr,
         Self::Setattr,
@@ -65,6 +67,7 @@ impl Request {
         Self::Access,
         Self::Ioctl,
         Self::Change,
+        Self::Forget,
         Self::Other,
     ];
 
@@ -89,6 +92,7 @@ impl Request {
             Self::Access => "access",
             Self::Ioctl => "ioctl",
             Self::Change => "change",
+            Self::Forget => "forget",
             Self::Other => "other",
         }
     }

@@ -1,32 +1,30 @@
 //! Attributes that come with the names of a listing, so that `ls -l` need not ask for each.
 
-use std::time::SystemTime;
-
-use super::{Attr, FileKind, Ino, Node, Ttl, Vfs, VfsError};
+use super::{Attr, Ino, Node, Vfs, VfsError};
 
 /// At least as many entries as one answer to the kernel has room for.
 const SHOWN_AT_ONCE: usize = 256;
 
 impl Vfs {
-    /// Attributes for an entry that a listing gave. An entry whose attributes cannot be known, or
-    /// only by making a file that nobody has asked for, gets some that hold for no time at all, so
-    /// that whoever needs them asks, and hears why they cannot be known.
+    /// Attributes for an entry that a listing gave. `None` for an entry whose attributes cannot be known, or
+    /// only by making a file that nobody has asked for: whoever needs them asks, and hears why they cannot
+    /// be known. Nothing is made up for it, since the kernel cuts a file that somebody has mapped to the
+    /// length that it is told.
     #[must_use]
-    pub fn entry_attr(&self, ino: Ino) -> Attr {
+    pub fn entry_attr(&self, ino: Ino) -> Option<Attr> {
         if self.is_unmade(ino) {
-            return self.unknown_attr(ino);
+            return None;
         }
-        let attr = self.getattr(ino);
-        attr.unwrap_or_else(|_| self.unknown_attr(ino))
+        self.getattr(ino).ok()
     }
 
     /// [`Vfs::entry_attr`] from memory alone, for when the disk does not answer.
     #[must_use]
-    pub fn remembered_entry_attr(&self, ino: Ino) -> Attr {
-        match self.needs_disk(ino) {
-            true => self.unknown_attr(ino),
-            false => self.entry_attr(ino),
+    pub fn remembered_entry_attr(&self, ino: Ino) -> Option<Attr> {
+        if self.needs_disk(ino) {
+            return None;
         }
+        self.entry_attr(ino)
     }
 
     /// Whether a listing of folder `dir` from `offset` on shows a sample next whose length is not
@@ -76,14 +74,5 @@ impl Vfs {
             }
             _ => false,
         }
-    }
-
-    fn unknown_attr(&self, ino: Ino) -> Attr {
-        let attr = self.plain(ino, FileKind::File, 0, SystemTime::UNIX_EPOCH);
-        let attr = Attr {
-            ttl: Ttl::Never,
-            ..attr
-        };
-        self.sealed(self.node(ino).ok(), attr)
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::in_flight::takes_long;
 use super::payloads::{Found, Key, PayloadError, Place};
 use super::{Node, Stale, Vfs, VfsError};
 use crate::error::{Error, Result, Room};
@@ -56,15 +57,11 @@ impl Vfs {
         known.known_len().is_some()
     }
 
-    /// Whether its bytes are here.
-    pub(super) fn is_generated(&self, node: Node) -> bool {
-        self.payloads.has(Key::File(node))
-    }
-
     pub(super) fn generated_len(&self, source: &Source<'_>) -> Result<u64, VfsError> {
         if let Some(len) = source.known.known_len() {
             return Ok(len);
         }
+        takes_long()?;
         let turn = source.known.counting.lock();
         let _turn = turn.unwrap_or_else(PoisonError::into_inner);
         if let Some(len) = source.known.known_len() {
@@ -84,6 +81,9 @@ impl Vfs {
         out: &mut [u8],
     ) -> Result<usize, VfsError> {
         let len = self.generated_len(source)?;
+        if !self.payloads.has(Key::File(source.node)) {
+            takes_long()?;
+        }
         let file = match self.payloads.find(Key::File(source.node)) {
             Found::Payload(file) => file,
             Found::Turn(turn) => {

@@ -3,14 +3,14 @@
 //! A thread has a slot of atomics of its own for its life: a request takes no lock and allocates
 //! nothing, and no two samples share anything.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{Ino, Node, Request, Vfs};
+use super::{Ino, Node, Request, Vfs, VfsError};
 use crate::format::{INDEX_FILE, METADATA_FILE};
 
 /// A request that takes longer is shown.
@@ -21,6 +21,27 @@ const NO_SHARD: u64 = u64::MAX;
 thread_local! {
     /// This thread's slot in the list of the tree that it serves.
     static SLOT: RefCell<Option<Claim>> = const { RefCell::new(None) };
+    /// Whether this thread is an event thread at a request.
+    static EVENT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Which thread serves a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OnThread {
+    /// One of the few that take requests from the kernel. What takes long ends with
+    /// [`VfsError::TakesLong`] before anything is done, and is to be asked again on a worker.
+    Event,
+    /// One that has nothing else to do.
+    Worker,
+}
+
+/// To be called before what takes long: ends a request that an event thread serves.
+pub(super) fn takes_long() -> Result<(), VfsError> {
+    if EVENT.get() {
+        Err(VfsError::TakesLong)
+    } else {
+        Ok(())
+    }
 }
 
 /// The requests of one tree.
@@ -59,6 +80,7 @@ pub struct Serving(Arc<Slot>);
 impl Drop for Serving {
     fn drop(&mut self) {
         self.0.since.store(0, Ordering::Release);
+        EVENT.set(false);
     }
 }
 
@@ -148,7 +170,8 @@ fn at(ino: Ino, shard: u64) {
 
 impl Vfs {
     /// Notes that this thread serves a request, for as long as what is returned lives.
-    pub fn begin(&self, request: Request, ino: Ino) -> Serving {
+    pub fn begin(&self, request: Request, ino: Ino, thread: OnThread) -> Serving {
+        EVENT.set(thread == OnThread::Event);
         self.in_flight.begin(request, ino)
     }
 

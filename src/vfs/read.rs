@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::in_flight::takes_long;
 use super::payloads::{Found, Key, Payload, PayloadError, Place, Sizes, Turn};
 use super::{Ino, Mounted, Node, Stale, Vfs, VfsError};
 use crate::cache::Record;
@@ -30,6 +31,9 @@ impl Vfs {
                 panic_if_asked(sample);
                 let mounted = self.mounted(slot)?;
                 self.at_sample(slot, sample);
+                if self.decodes_slowly(mounted, sample) {
+                    takes_long()?;
+                }
                 let len = self
                     .read_sample(mounted, sample, offset, out)
                     .map_err(|error| self.damaged(slot, sample, error))?;
@@ -74,23 +78,10 @@ impl Vfs {
         }
     }
 
-    /// Whether [`Vfs::read`] would take long: it has a large payload to decode, or to wait for, or a
-    /// file over many samples to make. Such a read should have a thread of its own, so that other
-    /// requests go on.
-    #[must_use]
-    pub fn reads_slowly(&self, ino: Ino) -> bool {
-        let (slot, sample) = match self.inodes.node(ino) {
-            Some(Node::Sample(slot, sample)) => (slot, sample),
-            Some(node @ (Node::JoinedTable | Node::ViewLines(_))) => {
-                return !self.is_generated(node);
-            }
-            _ => return false,
-        };
-        let Some(mounted) = self.at_slot(slot) else {
-            return false;
-        };
+    /// Whether reading the sample takes long: it has a large payload to decode, or to wait for.
+    fn decodes_slowly(&self, mounted: &Mounted, sample: u64) -> bool {
         mounted.cache().decodes_slowly(sample).unwrap_or(false)
-            && !self.payloads.has(Key::Sample(slot, sample))
+            && !self.payloads.has(Key::Sample(mounted.slot(), sample))
     }
 
     fn read_sample(

@@ -80,6 +80,18 @@ impl Vfs {
         Ok(self.sealed(Some(node), attr))
     }
 
+    /// [`Vfs::lookup_by`], with `None` for a name that there is not and never will be.
+    ///
+    /// # Errors
+    /// As [`Vfs::lookup`].
+    pub fn find(&self, caller: u32, dir: Ino, name: &OsStr) -> Result<Option<Attr>, VfsError> {
+        match self.lookup_by(caller, dir, name) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(VfsError::NotFound) if self.is_static_dir(dir) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Attributes of a node.
     ///
     /// # Errors

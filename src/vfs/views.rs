@@ -22,12 +22,12 @@ use self::index::{Named, Names, ViewIndex};
 use super::access::Permissions;
 use super::caches::Caches;
 use super::generated::Generated;
+use super::in_flight::takes_long;
 use super::inodes::MAX_VIEWS;
 use super::node::Node;
 use super::{Attr, FileKind, Ino, Vfs, VfsError, VfsOptions};
 use crate::dataset::Entry;
 use crate::error::{Error, Result};
-use crate::format::METADATA_FILE;
 use crate::parallel::in_parallel;
 use crate::view::{OnCollision, Subject, View, automatic};
 
@@ -244,6 +244,9 @@ fn shown_permissions(view: &View, caches: &Caches, options: &VfsOptions) -> Perm
 impl Vfs {
     fn built(&self, view: u32) -> Result<Built<'_>, VfsError> {
         let shown = self.views.shown(view).ok_or(VfsError::NotFound)?;
+        if shown.index.get().is_none() {
+            takes_long()?;
+        }
         let index = shown.index.get_or_init(|| {
             let (built, made) = build(&self.views, shown);
             self.counters.note_names(made);
@@ -359,36 +362,19 @@ impl Vfs {
         })
     }
 
-    /// Whether [`Vfs::lookup`] of `name` in `parent` would take long, because a view or a file over
-    /// many samples has to be made first. Such a request should have a thread of its own, so that
-    /// others go on.
-    #[must_use]
-    pub fn finds_slowly(&self, parent: Ino, name: &OsStr) -> bool {
-        match self.inodes.node(parent) {
-            Some(Node::Root) => name == METADATA_FILE && !self.is_counted(&self.joined),
-            Some(Node::ViewDir(view, TOP)) if name == LINES_FILE => {
-                self.is_unmade(self.ino(Node::ViewLines(view)))
-            }
-            _ => self.lists_slowly(parent),
+    /// Builds the view that folder `ino` is of, so that no listing has to wait for it.
+    ///
+    /// # Errors
+    /// [`VfsError::NotFound`], and [`VfsError::Damaged`] for a view that cannot be shown.
+    pub fn opendir(&self, ino: Ino) -> Result<(), VfsError> {
+        match self.node(ino)? {
+            Node::ViewDir(view, _) => self.built(view).map(drop),
+            _ => Ok(()),
         }
     }
 
-    /// Whether [`Vfs::readdir`] of a folder would take long, because its view has to be built first.
-    #[must_use]
-    pub fn lists_slowly(&self, ino: Ino) -> bool {
-        match self.inodes.node(ino) {
-            Some(Node::ViewDir(view, _)) => {
-                let shown = self.views.shown(view);
-                shown.is_some_and(|shown| shown.index.get().is_none())
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether [`Vfs::getattr`] would take long, because a file over many samples has to be made
-    /// first.
-    #[must_use]
-    pub fn is_unmade(&self, ino: Ino) -> bool {
+    /// Whether a file over many samples has to be made before it has attributes.
+    pub(super) fn is_unmade(&self, ino: Ino) -> bool {
         match self.inodes.node(ino) {
             Some(Node::JoinedTable) => !self.is_counted(&self.joined),
             Some(Node::ViewLines(view)) => self

@@ -24,6 +24,7 @@ mod damage;
 mod faulty_disk;
 mod golden;
 mod hanging;
+mod hung_disk;
 mod index;
 mod killed;
 mod listing;

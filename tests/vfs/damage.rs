@@ -3,7 +3,7 @@
 use std::fs;
 
 use datasetrt::error::{Error, FaultKind};
-use datasetrt::vfs::{Ttl, Vfs, VfsError};
+use datasetrt::vfs::{Vfs, VfsError};
 
 use crate::common::fixture::{Fixture, TestCache};
 use crate::{look, read, text, tree_of};
@@ -92,8 +92,8 @@ fn a_sample_whose_length_cannot_be_known_fails_when_it_is_looked_at() {
     let entry = crate::model::list(&vfs, folder, 0, usize::MAX).remove(3);
     assert_eq!(entry.name, "1");
     assert_eq!(kind(vfs.getattr(entry.ino)), FaultKind::Payload);
-    // A listing names it all the same, and what it says holds for no time.
-    assert_eq!(vfs.entry_attr(entry.ino).ttl, Ttl::Never);
+    // A listing names it all the same, and says no more.
+    assert_eq!(vfs.entry_attr(entry.ino), None);
     assert_eq!(damaged(&vfs).len(), 1);
     assert_eq!(read(&vfs, "samples/0/2").unwrap(), cache.samples[2].payload);
 }
