@@ -17,6 +17,7 @@ fi
 target=${CARGO_TARGET_DIR:-target}
 out=${1:-$target/packages}
 programs=(datasetrt-mount datasetrt)
+need python3 python3
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
 machine=$(uname -m)
@@ -43,6 +44,8 @@ for program in "${programs[@]}"; do
     strip --strip-all -o "$work/bin/$program" "$from/$program"
     printf '%s: %s bytes\n' "$program" "$(stat -c %s "$work/bin/$program")"
 done
+# Licences ask to go with what they are about.
+scripts/third-party.py "$work/bin/THIRD-PARTY"
 
 # The files of the .deb are those that Cargo.toml lists for cargo-deb: source, folder or name, mode.
 say "tree"

@@ -26,6 +26,7 @@ fn assets() -> Vec<String> {
     let list = manifest.split_once("assets = [\n").unwrap().1;
     let list = list.split_once("\n]").unwrap().0;
     list.lines()
+        .filter(|line| !line.trim().starts_with('#'))
         .map(|line| {
             line.trim()
                 .trim_start_matches("[\"")
@@ -116,6 +117,56 @@ fn run(command: &mut Command) -> String {
     said
 }
 
+/// Whether `lines` has the entry of a crate with the text of a licence; `line` is its first one.
+fn has_licence(lines: &[&str], line: &str) -> bool {
+    let start = lines.iter().position(|found| *found == line);
+    let entry = start.and_then(|start| lines.get(start + 1..start + 4));
+    let Some([licence, source, texts]) = entry else {
+        return false;
+    };
+    let numbers = texts.split('[').skip(1).map(|rest| rest.split(']').next());
+    let numbers: Vec<_> = numbers.flatten().collect();
+    let is_there = |number: &&str| {
+        let head = format!("[{number}]");
+        let text = lines.iter().position(|found| *found == head);
+        // An empty line, then the text.
+        text.and_then(|at| lines.get(at + 2))
+            .is_some_and(|line| !line.is_empty() && !line.starts_with("==="))
+    };
+    licence.starts_with("    licence: ")
+        && source.starts_with("    source: http")
+        && !numbers.is_empty()
+        && numbers.iter().all(is_there)
+}
+
+#[test]
+fn the_licence_of_each_crate_that_is_linked_is_in_the_notices() {
+    let folder = tempfile::tempdir().unwrap();
+    let notices = folder.path().join("THIRD-PARTY");
+    run(Command::new(root().join("scripts/third-party.py")).arg(&notices));
+    let notices = fs::read_to_string(notices).unwrap();
+    let lines: Vec<&str> = notices.lines().collect();
+    let tree = run(Command::new(env!("CARGO"))
+        .current_dir(root())
+        .args(["tree", "--locked", "--offline", "--edges", "normal"])
+        .args(["--prefix", "none", "--format", "{p}"]));
+    let crates: BTreeSet<String> = tree
+        .lines()
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(" v")?;
+            let version = rest.split(' ').next()?;
+            (name != "datasetrt").then(|| format!("{name} {version}"))
+        })
+        .collect();
+    assert!(crates.len() > 50 && crates.iter().any(|line| line.starts_with("fuser ")));
+    for line in &crates {
+        assert!(has_licence(&lines, line), "{line}");
+    }
+    assert!(!has_licence(&lines, "datasetrt 0.1.0"));
+    // The C library that one of them builds in.
+    assert!(notices.contains("zstd/LICENSE ["));
+}
+
 /// In a mount namespace where /usr, /etc and /var are written to memory: nothing stays behind.
 const INSTALL_AND_USE: &str = r#"
     mount -t tmpfs none "$1"
@@ -131,6 +182,7 @@ const INSTALL_AND_USE: &str = r#"
     [ -f /usr/lib/systemd/system/datasetrt-mount@.service ]
     [ -f /usr/share/bash-completion/completions/datasetrt-mount ]
     [ -f /usr/share/man/man1/datasetrt-mount.1.gz ]
+    grep -q '^fuser ' /usr/share/doc/datasetrt-mount/THIRD-PARTY
     dpkg -s datasetrt-mount | grep -q '^Depends: .*fuse3'
     dpkg -r datasetrt-mount
     [ ! -e /usr/bin/datasetrt-mount ]
