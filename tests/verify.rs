@@ -613,3 +613,43 @@ fn a_reader_that_goes_away_does_not_change_the_verdict() {
     edit_file(&first_shard(&cache), |bytes| bytes[9] ^= 1);
     assert_eq!(run(&cache), Some(1));
 }
+
+#[test]
+fn files_of_a_terabyte_are_refused_by_their_length() {
+    for (file, kind) in [
+        ("index.bin", "row_count"),
+        ("metadata.arrow", "length"),
+        ("shards/000000.bin", "length"),
+    ] {
+        let (_dir, cache) = fixture(Compression::None);
+        let long = fs::OpenOptions::new().write(true).open(cache.join(file));
+        long.unwrap().set_len(1 << 40).unwrap();
+        let run = tool(&["verify", "--json", cache.to_str().unwrap()]);
+        let report = run.json();
+        let name = file.rsplit('/').next().unwrap();
+        let findings = report["findings"].as_array().unwrap();
+        assert_eq!(told(findings), [finding(kind, None, name)]);
+        let hashed = report["caches"][0]["bytes"].as_u64().unwrap();
+        assert!(hashed < 1 << 20, "{hashed} bytes of {file} were hashed");
+    }
+}
+
+#[test]
+fn an_index_of_a_terabyte_is_given_up_at_its_first_bad_rows() {
+    let (_dir, cache) = fixture(Compression::None);
+    let rows = (1_u64 << 40) / 24;
+    let index = fs::OpenOptions::new()
+        .write(true)
+        .open(cache.join("index.bin"));
+    index.unwrap().set_len(rows * 24).unwrap();
+    let text = fs::read_to_string(cache.join("manifest.json")).unwrap();
+    let mut manifest: Json = serde_json::from_str(&text).unwrap();
+    manifest["sample_count"] = rows.into();
+    fs::write(cache.join("manifest.json"), manifest.to_string()).unwrap();
+    let (_, findings) = verify(&cache, &["--quick"]);
+    let bad = findings.iter().filter(|found| found["kind"] == "index_row");
+    let bad: Vec<&Json> = bad.collect();
+    assert_eq!(bad.len(), 1001);
+    assert_eq!(bad[0]["sample"], 3);
+    assert_eq!(bad[1000]["sample"], Json::Null);
+}

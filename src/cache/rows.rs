@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{Error, Fault, FaultKind, Result};
 use crate::format::index::{IndexRow, IndexView, ROW_LEN_U64};
@@ -20,10 +21,17 @@ pub(super) fn check(path: &Path, bytes: &[u8], manifest: &Manifest) -> Result<()
     }
     let rows = manifest.sample_count;
     let pieces = usize::try_from(rows.div_ceil(AT_ONCE)).unwrap_or(usize::MAX);
+    // Pieces after one with a fault are not looked at: an index may be as long as disks are not.
+    let first_bad = AtomicUsize::new(pieces);
     let first_faults = in_parallel(pieces, |n| {
+        if n > first_bad.load(Ordering::Relaxed) {
+            return None;
+        }
         let start = (n as u64).saturating_mul(AT_ONCE);
         let piece = start..start.saturating_add(AT_ONCE).min(rows);
-        bad_rows(path, bytes, piece, manifest).next()
+        let fault = bad_rows(path, bytes, piece, manifest).next()?;
+        first_bad.fetch_min(n, Ordering::Relaxed);
+        Some(fault)
     });
     first_faults
         .into_iter()

@@ -164,7 +164,7 @@ fn compare(
 
 /// Whether a file can be what the manifest says, by its length. Nothing states that of
 /// metadata.arrow, but its values stand in the records of the shards once more.
-fn check_len(manifest: &Manifest, check: FileCheck, len: u64) -> Result<(), Fault> {
+pub(super) fn check_len(manifest: &Manifest, check: FileCheck, len: u64) -> Result<(), Fault> {
     let bound = |expected: String, fits: bool| match fits {
         true => Ok(()),
         false => {

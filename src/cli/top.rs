@@ -6,7 +6,7 @@ mod screen;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::output::{plain, written};
 use super::refuse;
 use super::tool::PROGRAM;
 use crate::error::{Error, Result};
+use crate::fuse;
 use metrics::Metrics;
 use screen::{Size, render};
 
@@ -41,6 +42,15 @@ const HOME: &str = "\x1b[H";
 const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
 
+/// A mount that takes longer to answer hangs.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// What happens while a screen is shown.
+enum Event {
+    Stop,
+    Looked(Result<Box<Metrics>>),
+}
+
 /// Watch what a mount is doing
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = DETAILS)]
@@ -61,9 +71,11 @@ impl Args {
     /// Runs the command.
     #[must_use]
     pub fn run(&self) -> ExitCode {
-        let first = match look(&self.mountpoint) {
-            Ok(first) => first,
-            Err(error) => return refuse(PROGRAM, &error.chain(), false),
+        let path = self.mountpoint.clone();
+        let first = match fuse::within(ANSWER, move || look(&path)) {
+            Some(Ok(first)) => first,
+            Some(Err(error)) => return refuse(PROGRAM, &error.chain(), false),
+            None => return refuse(PROGRAM, &self.hung(), false),
         };
         let result = match self.once || !io::stdout().is_terminal() {
             true => {
@@ -75,13 +87,22 @@ impl Args {
         written(PROGRAM, result, ExitCode::SUCCESS)
     }
 
+    fn hung(&self) -> String {
+        format!(
+            "{}: no answer in {} s: its daemon is stopped, or waits for a disk",
+            self.shown(),
+            ANSWER.as_secs()
+        )
+    }
+
     fn shown(&self) -> String {
         plain(&self.mountpoint.to_string_lossy()).into_owned()
     }
 
     /// Shows one screen after the other.
     fn watch(&self, first: Metrics) -> io::Result<()> {
-        let stop = stop_signals()?;
+        let (sender, events) = mpsc::channel();
+        stop_signals(sender.clone())?;
         let interval = Duration::from_secs(self.interval.into());
         let mut before: Option<Metrics> = None;
         let mut now = first;
@@ -94,14 +115,25 @@ impl Args {
                 "{HOME}{}{CLEAR_LINE}\r\n{CLEAR_BELOW}",
                 lines.join(&end)
             ))?;
-            match stop.recv_timeout(interval) {
+            match events.recv_timeout(interval) {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Ok(_) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             before = Some(now);
-            now = match look(&self.mountpoint) {
-                Ok(now) => now,
-                Err(_) => return print(&format!("{}: the mount has ended\n", self.shown())),
+            let (path, sender) = (self.mountpoint.clone(), sender.clone());
+            // A mount that hangs must not hold up Ctrl-C.
+            thread::Builder::new()
+                .name("look".to_owned())
+                .spawn(move || sender.send(Event::Looked(look(&path).map(Box::new))))?;
+            now = match events.recv_timeout(ANSWER) {
+                Ok(Event::Looked(Ok(now))) => *now,
+                Ok(Event::Looked(Err(_))) => {
+                    return print(&format!("{}: the mount has ended\n", self.shown()));
+                }
+                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => {
+                    return print(&format!("{}\n", self.hung()));
+                }
             };
         }
     }
@@ -131,17 +163,16 @@ fn look(mountpoint: &Path) -> Result<Metrics> {
 }
 
 /// Gives a message when the program is asked to end.
-fn stop_signals() -> io::Result<Receiver<()>> {
-    let (sender, receiver) = mpsc::channel();
+fn stop_signals(sender: Sender<Event>) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             for _ in &mut signals {
-                if sender.send(()).is_err() {
+                if sender.send(Event::Stop).is_err() {
                     return;
                 }
             }
         })?;
-    Ok(receiver)
+    Ok(())
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
+
 use crate::common::mount::{can_mount, finish, skip, tool};
 use crate::{place, text, unmount};
 
@@ -114,4 +116,21 @@ fn a_terminal_is_refreshed_until_the_mount_ends() {
         shown.trim_end().ends_with("the mount has ended"),
         "{shown:?}"
     );
+}
+
+#[test]
+fn a_daemon_that_is_stopped_is_told_and_not_waited_for() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let guard = place.mounted("m");
+    guard.signal(Signal::STOP);
+    let mut command = tool();
+    command.args(["top", "--once"]).arg(&guard.point);
+    let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    guard.signal(Signal::CONT);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no answer in"), "{said}");
 }
