@@ -16,6 +16,8 @@ pub mod top;
 pub mod umount;
 pub mod verify;
 
+use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 pub use logging::{LogFormat, LogOptions, Verbosity, start_logging};
@@ -34,6 +36,11 @@ pub fn refuse(program: &str, reason: &str, logged: bool) -> ExitCode {
     }
     say_error(program, reason);
     ExitCode::from(EXIT_REFUSED)
+}
+
+/// Says something on stderr. Where that is full or closed there is nobody to tell.
+fn say(message: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{message}");
 }
 
 /// Reads a size such as `4096`, `64MiB`, `64M` (the same) or `64MB` (millions).

@@ -12,6 +12,7 @@ mod errno;
 mod mount;
 mod mount_table;
 mod patience;
+mod rehearse;
 mod replies;
 mod session;
 mod workers;
@@ -22,4 +23,4 @@ pub use mount::{
     others_allowed, prepare, quoted, remount, resolve, unmount, within,
 };
 pub use mount_table::{Device, MountEntry, around, mounts, top_at};
-pub use session::{End, Notifier, ServeOptions, Session};
+pub use session::{End, Notifier, ServeOptions, Session, hangup_is_ignored};

@@ -1,5 +1,9 @@
 //! DatasetRT caches: read, write, check, migrate and mount them.
 
+// A message that cannot be written must not panic: results go through `cli::output`, messages through
+// `cli::say`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod cache;
 pub mod cli;
 pub mod dataset;

@@ -455,3 +455,49 @@ fn caches_of_the_reference_are_shown_and_listed() {
         assert_eq!(list.text().lines().count() as u64, samples);
     }
 }
+
+#[test]
+fn what_cannot_be_printed_is_no_panic() {
+    let folder = TempDir::new().unwrap();
+    let missing = folder.path().join("missing");
+    let missing = missing.to_str().unwrap();
+    let made = folder.path().join("made");
+    let made = made.to_str().unwrap();
+    // With what they give where their messages are heard.
+    let commands: [(&[&str], i32); 8] = [
+        (&["demo", made], 1),
+        (&["demo", "/proc/no/such/place"], 1),
+        (&["umount", folder.path().to_str().unwrap()], 1),
+        (&["pack", "--name", "x", missing], 2),
+        (&["pack", "--name", "x", missing, made], 1),
+        (&["info", missing], 1),
+        (&["verify", missing], 1),
+        (&["doctor", missing], 1),
+    ];
+    let full = || {
+        fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    for (words, expected) in commands {
+        let _ = fs::remove_dir_all(made);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_datasetrt"));
+        let status = command.args(words).stdout(full()).stderr(full()).status();
+        let code = status.unwrap().code().unwrap();
+        assert_eq!(code, expected, "{words:?}");
+    }
+    // A reader that has seen enough is no failure.
+    let _ = fs::remove_dir_all(made);
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_datasetrt"));
+    let mut demo = demo
+        .args(["demo", made])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(demo.stdout.take());
+    assert_eq!(demo.wait().unwrap().code(), Some(0));
+    let mut mount = Command::new(env!("CARGO_BIN_EXE_datasetrt-mount"));
+    let mount = mount.args([missing, missing]).stdout(full()).stderr(full());
+    assert_eq!(mount.status().unwrap().code(), Some(1));
+}

@@ -2,9 +2,13 @@
 
 mod pictures;
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::output::written;
+use super::refuse;
+use super::tool::PROGRAM;
 use crate::error::{Error, Result};
 use crate::format::metadata::{Field, FieldKind, ValueRef};
 use crate::format::record::Compression;
@@ -34,15 +38,11 @@ impl Args {
     pub fn run(self) -> ExitCode {
         match write(&self.dir) {
             Ok(lines) => {
-                for line in lines {
-                    println!("{line}");
-                }
-                ExitCode::SUCCESS
+                let mut out = io::stdout();
+                let printed = lines.iter().try_for_each(|line| writeln!(out, "{line}"));
+                written(PROGRAM, printed, ExitCode::SUCCESS)
             }
-            Err(error) => {
-                eprintln!("datasetrt: error: {}", error.chain());
-                ExitCode::from(1)
-            }
+            Err(error) => refuse(PROGRAM, &error.chain(), false),
         }
     }
 }

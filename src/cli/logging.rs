@@ -127,7 +127,10 @@ pub fn start_logging(program: &'static str, options: LogOptions<'_>) -> io::Resu
 pub(super) fn say_error(program: &str, reason: &str) {
     let style = ON_STDERR.get().copied().unwrap_or(Style::Program);
     for reason in reason.lines() {
-        eprintln!("{}", line(style, program, Level::Error, reason));
+        super::say(format_args!(
+            "{}",
+            line(style, program, Level::Error, reason)
+        ));
     }
 }
 

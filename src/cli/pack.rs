@@ -10,14 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 pub use args::Args;
 
 use super::output::{bytes, counted, plain, written};
 use super::tool::PROGRAM;
-use super::{EXIT_USAGE, refuse};
+use super::{EXIT_USAGE, refuse, say};
 use crate::error::{Error, Result};
+use crate::fuse;
 use crate::storage;
 use crate::writer::source::Payload;
 use crate::writer::source::plan::Plan;
@@ -28,7 +29,9 @@ impl Args {
     #[must_use]
     pub fn run(self) -> ExitCode {
         if let Err(reason) = self.check_paths() {
-            eprintln!("{PROGRAM}: error: {reason} (see {PROGRAM} pack --help)");
+            say(format_args!(
+                "{PROGRAM}: error: {reason} (see {PROGRAM} pack --help)"
+            ));
             return ExitCode::from(EXIT_USAGE);
         }
         let stop = match Stop::on_signals() {
@@ -49,7 +52,9 @@ impl Args {
                 written(PROGRAM, printed, ExitCode::SUCCESS)
             }
             Err(_) if stop.signal() != 0 => {
-                eprintln!("{PROGRAM}: stopped by a signal; nothing was written");
+                say(format_args!(
+                    "{PROGRAM}: stopped by a signal; nothing was written"
+                ));
                 // 128 and the number of the signal, as shells say it.
                 ExitCode::from(u8::try_from(128 + stop.signal()).unwrap_or(1))
             }
@@ -184,7 +189,9 @@ impl Stop {
             asked: Arc::new(AtomicBool::new(false)),
             signal: Arc::new(AtomicUsize::new(0)),
         };
-        for signal in [SIGINT, SIGTERM] {
+        // Under nohup a closed terminal is no reason to stop.
+        let hangup = (!fuse::hangup_is_ignored()).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             let number = usize::try_from(signal).unwrap_or(0);
             // The number first: whoever sees the request can tell what asked for it.
             signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), number)?;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use super::output::{count, plain};
 use super::tool::PROGRAM;
-use super::{EXIT_REFUSED, refuse};
+use super::{EXIT_REFUSED, refuse, say};
 use crate::error::{Error, Result};
 use crate::fuse::{self, MountEntry, Unmount};
 use holders::{Holders, Uses};
@@ -78,10 +78,10 @@ impl Args {
             Unmount::Done => {
                 if let Some(users) = users.filter(|users| !users.found.is_empty()) {
                     let still = processes(users.found.len() as u64);
-                    eprintln!(
+                    say(format_args!(
                         "{PROGRAM}: {}: unmounted; still in use by {still}:",
                         at.display()
-                    );
+                    ));
                     list(&users);
                 }
                 Ok(ExitCode::SUCCESS)
@@ -109,15 +109,17 @@ fn find(path: &Path) -> Result<Option<MountEntry>> {
 fn busy(at: &Path, users: &Holders) {
     let shown = at.display();
     if users.found.is_empty() && users.mounts.is_empty() {
-        eprintln!("{PROGRAM}: error: {shown}: in use, but nobody can be seen that uses it");
+        say(format_args!(
+            "{PROGRAM}: error: {shown}: in use, but nobody can be seen that uses it"
+        ));
     } else {
-        eprintln!("{PROGRAM}: error: {shown}: in use:");
+        say(format_args!("{PROGRAM}: error: {shown}: in use:"));
     }
     list(users);
-    eprintln!(
+    say(format_args!(
         "{PROGRAM}: end these first, or unmount lazily: {PROGRAM} umount --lazy {}",
         fuse::quoted(at)
-    );
+    ));
 }
 
 fn list(users: &Holders) {
@@ -129,25 +131,25 @@ fn list(users: &Holders) {
             Uses::Open => "has open",
             Uses::Mapped => "has mapped",
         };
-        eprintln!(
+        say(format_args!(
             "  process {} ({}, user {}) {how} {}",
             holder.pid,
             plain(&holder.command),
             plain(&holder.user),
             plain(&holder.path.to_string_lossy())
-        );
+        ));
     }
     for mount in &users.mounts {
-        eprintln!(
+        say(format_args!(
             "  another mount lies in it: {}",
             plain(&mount.to_string_lossy())
-        );
+        ));
     }
     if users.hidden > 0 {
-        eprintln!(
+        say(format_args!(
             "  {} of other users could not be looked at: run this as root to see them",
             processes(users.hidden)
-        );
+        ));
     }
 }
 

@@ -61,10 +61,10 @@ fn signal(child: &Child, name: &str) {
 }
 
 #[test]
-fn ctrl_c_and_sigterm_leave_nothing() {
+fn ctrl_c_and_sigterm_and_a_closed_terminal_leave_nothing() {
     let desk = Desk::new();
     slow(&desk);
-    for (name, code) in [("INT", 130), ("TERM", 143)] {
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let mut child = start(&desk);
         let staging = half_way(&desk, &mut child);
         assert!(!staging.join("manifest.json").exists());
