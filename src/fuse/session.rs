@@ -19,6 +19,7 @@ use super::adapter::Adapter;
 use super::confine::{self, Confinement};
 use super::mount::{self, Mount, MountOptions};
 use super::mount_table::{Device, top_at};
+use super::rehearse::rehearse;
 use crate::error::{Error, Result};
 use crate::storage::note_own_device;
 use crate::vfs::{Ino, Stale, Vfs};
@@ -35,6 +36,7 @@ const READ_AHEAD_KB: &str = "1024";
 /// Numbers of descriptors below which that of the connection surely lies: it is opened at the start.
 const MOST_LOOKED_AT: i32 = 4096;
 
+const REHEARSE: &str = "start the threads that serve it, with their memory";
 const CONFINE: &str = "give up the rights that serving does not need";
 
 /// How a mount is served.
@@ -104,6 +106,7 @@ impl Session {
         let (sender, events) = mpsc::channel();
         let signals = SignalWatch::start(sender.clone())
             .map_err(|e| Error::io(at, "watch for signals", e))?;
+        rehearse(event_threads(serve.threads)).map_err(|source| Error::io(at, REHEARSE, source))?;
         let (connection, mount) = mount::mount(options)?;
         if let Some(Device { major, minor }) = mount.device() {
             // Before the first request is answered.
@@ -297,6 +300,11 @@ fn set_read_ahead(mount: &Mount) {
     }
 }
 
+/// One more, which hands on to others what may wait for a disk: see `Dispatcher`.
+fn event_threads(asked: usize) -> usize {
+    asked.max(1).saturating_add(1)
+}
+
 /// Answers the kernel's greeting, which waits on a mounted connection.
 fn greet(
     vfs: Arc<Vfs>,
@@ -304,8 +312,7 @@ fn greet(
     threads: usize,
 ) -> io::Result<fuser::Session<Adapter>> {
     let mut config = Config::default();
-    // One more, which hands on to others what may wait for a disk: see `Dispatcher`.
-    let threads = threads.max(1).saturating_add(1);
+    let threads = event_threads(threads);
     config.n_threads = Some(threads);
     // The kernel checks who may come in; fuser would check again on each request.
     let adapter = Adapter::new(vfs, threads);
@@ -384,7 +391,8 @@ impl Drop for SignalWatch {
 }
 
 /// Whether this process was started with SIGHUP ignored, as nohup does.
-fn hangup_is_ignored() -> bool {
+#[must_use]
+pub fn hangup_is_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())

@@ -27,6 +27,7 @@ mod hanging;
 mod hung_disk;
 mod index;
 mod killed;
+mod limits;
 mod listing;
 mod live;
 mod loader;

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::process::Command;
 
 use rustix::io::Errno;
 
@@ -10,7 +9,7 @@ use crate::common::fixture::Fixture;
 use crate::common::memory_group::MemoryGroup;
 use crate::common::mount::{can_mount, program};
 use crate::common::noise::noise;
-use crate::live::{Live, Place};
+use crate::live::{Live, Place, limited};
 use crate::scrub::checked;
 
 /// What the daemon may take beside the budget.
@@ -39,17 +38,6 @@ fn assert_bounded(live: &Live, budget: u64) {
         budget >> 20
     );
     live.assert_sound();
-}
-
-/// Our program, started by a shell that says `limit` first.
-fn limited(limit: &str) -> Command {
-    let mut command = Command::new("sh");
-    let script = format!("{limit} && exec \"$@\"");
-    command
-        .args(["-c", &script, "sh"])
-        .arg(env!("CARGO_BIN_EXE_datasetrt-mount"))
-        .env_remove("RUST_LOG");
-    command
 }
 
 /// Numbers that look random.
@@ -196,7 +184,7 @@ fn a_temporary_file_that_cannot_grow_is_no_damage_and_ends_nothing() {
         "cache",
         Fixture::new().cache_id(7).lz4().payloads(payloads.clone()),
     );
-    let mut by = limited("ulimit -f 1024");
+    let mut by = limited("-f 1024");
     by.args(["--cache-memory", "1MiB"]);
     let live = place.mount_by(by, &[&cache]);
     assert_eq!(live.errno("samples/7/0"), Errno::NOSPC.raw_os_error());
