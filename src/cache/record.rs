@@ -3,6 +3,7 @@
 //!
 //! In the steady state nothing is allocated: each thread keeps its buffers.
 
+mod spelling;
 mod stream;
 
 use std::cell::RefCell;
@@ -165,7 +166,7 @@ impl Cache {
         let (row, shard) = self.row(sample)?;
         with_scratch(|scratch| {
             let file = self.shards.get(shard)?;
-            let written = (self.envelope).write_row(&self.table, sample, &mut scratch.usual);
+            let written = self.write_usual(sample, row, shard, &file, &mut scratch.usual);
             if written.is_err() {
                 scratch.usual.clear();
             }
@@ -301,9 +302,7 @@ impl Cache {
         let (row, shard) = self.row(sample)?;
         with_scratch(|scratch| {
             let file = self.shards.get(shard)?;
-            self.envelope
-                .write_row(&self.table, sample, &mut scratch.usual)
-                .map_err(|fault| fault.in_sample(&self.dir.join(super::METADATA_FILE), sample))?;
+            self.write_usual(sample, row, shard, &file, &mut scratch.usual)?;
             let entry = self.manifest.shards.get(shard);
             let ahead = match entry.map(|entry| entry.compression) {
                 _ if row.length <= SMALL_RECORD => row.length,

@@ -4,6 +4,7 @@
 //! is parsed. Both ways compare exactly: floats by bits (but -0.0 equals 0.0), kinds by JSON token.
 
 use std::fmt;
+use std::io::{self, Write};
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
 
@@ -15,6 +16,9 @@ use crate::error::{Fault, FaultKind};
 const MAX_STRETCH: u64 = 8;
 /// Bytes that any envelope may have for white space.
 const SLACK: u64 = 64 << 10;
+
+/// By how much another spelling of a number or truth value may be shorter than the usual one.
+const NUMBER_LEN: usize = 32;
 
 /// Writes and compares the envelopes of one schema.
 #[derive(Clone, Debug)]
@@ -62,17 +66,64 @@ impl Envelope {
     /// # Errors
     /// [`FaultKind::Envelope`] for a null; [`FaultKind::Table`] when there is no such row.
     pub fn write_row(&self, table: &Table, sample: u64, out: &mut Vec<u8>) -> Result<(), Fault> {
+        self.write_row_within(table, sample, u64::MAX, out)
+            .map_err(|error| match error {
+                RowError::Fault(fault) => fault,
+                RowError::TooLong | RowError::NoMemory => {
+                    mismatch("a row that memory suffices for", "a longer one")
+                }
+            })
+    }
+
+    /// [`Envelope::write_row`] of a row whose envelope, in whatever spelling, has at most `most` bytes.
+    /// No more memory is taken than such a row may need, whatever the table says.
+    ///
+    /// # Errors
+    /// As there, and the others of [`RowError`].
+    pub fn write_row_within(
+        &self,
+        table: &Table,
+        sample: u64,
+        most: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RowError> {
         out.clear();
         let row = row_of(table, sample)?;
+        let slack = self.keys.len().saturating_mul(NUMBER_LEN);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut out = Bounded {
+            out,
+            most: most.saturating_add(slack),
+            refused: None,
+        };
+        let written = self.write_values(&row, &mut out);
+        match (out.refused, written) {
+            (Some(refused), _) => Err(refused),
+            (None, Ok(written)) => Ok(written?),
+            // Writing a scalar fails for no other reason.
+            (None, Err(_)) => Err(RowError::TooLong),
+        }
+    }
+
+    fn write_values(&self, row: &Row<'_>, out: &mut Bounded<'_>) -> io::Result<Result<(), Fault>> {
         if self.keys.is_empty() {
-            out.push(b'{');
+            out.write_all(b"{")?;
         }
         for (n, (key, field)) in self.keys.iter().zip(&self.fields).enumerate() {
-            out.extend_from_slice(key);
-            write_value(stored(&row, n, field)?, out);
+            out.write_all(key)?;
+            match stored(row, n, field) {
+                Ok(ValueRef::String(text)) => {
+                    out.check_room(text.len())?;
+                    serde_json::to_writer(&mut *out, text)?;
+                }
+                Ok(ValueRef::Bool(value)) => serde_json::to_writer(&mut *out, &value)?,
+                Ok(ValueRef::Int(value)) => serde_json::to_writer(&mut *out, &value)?,
+                Ok(ValueRef::Float(value)) => serde_json::to_writer(&mut *out, &value)?,
+                Err(fault) => return Ok(Err(fault)),
+            }
         }
-        out.push(b'}');
-        Ok(())
+        out.write_all(b"}")?;
+        Ok(Ok(()))
     }
 
     /// Whether an envelope of `len` bytes can belong to a row whose usual spelling is `usual`.
@@ -114,6 +165,57 @@ impl Envelope {
             .deserialize_map(comparison)
             .and_then(|()| parser.end())
             .map_err(|error| mismatch("the row of metadata.arrow", error.to_string()))
+    }
+}
+
+/// Why there is no spelling of a row.
+#[derive(Debug)]
+pub enum RowError {
+    /// A null, or no such row.
+    Fault(Fault),
+    /// No spelling of it is as short as it should be.
+    TooLong,
+    /// There is no memory for it.
+    NoMemory,
+}
+
+impl From<Fault> for RowError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// A text that does not grow beyond a bound.
+struct Bounded<'a> {
+    out: &'a mut Vec<u8>,
+    most: usize,
+    refused: Option<RowError>,
+}
+
+impl Bounded<'_> {
+    /// Refuses `len` more bytes that do not fit, before any of them is looked at.
+    fn check_room(&mut self, len: usize) -> io::Result<()> {
+        if len > self.most.saturating_sub(self.out.len()) {
+            self.refused = Some(RowError::TooLong);
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        if self.out.try_reserve(len).is_err() {
+            self.refused = Some(RowError::NoMemory);
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(())
+    }
+}
+
+impl Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check_room(bytes.len())?;
+        self.out.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

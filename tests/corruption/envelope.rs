@@ -3,6 +3,7 @@
 use datasetrt::format::metadata::Value;
 
 use crate::common::fixture::{Fixture, Sample, TestCache};
+use crate::common::test_cache::record_of;
 use crate::refused_samples;
 
 fn floats(values: impl IntoIterator<Item = f64>) -> TestCache {
@@ -197,4 +198,32 @@ fn white_space_without_end_is_refused_before_it_is_read() {
     });
     assert!(refused.fault().is_some() && largest < 1 << 20, "{largest}");
     assert_eq!(refused_samples(&cache).len(), 1);
+}
+
+#[test]
+fn a_table_with_long_strings_costs_no_memory_for_a_short_record() {
+    // A sparse metadata.arrow may name a string of any length; each of its zeros is spelled in six bytes.
+    let long = "\0".repeat(8 << 20);
+    let cache = Fixture::new()
+        .sample(Sample::new("a").with("text", long.as_str()))
+        .sample(Sample::new("b").with("text", "short"))
+        .build();
+    for record in [
+        record_of(b"{}", b"a"),
+        // The record is long, and its metadata is not.
+        record_of(b"{\"text\":\"\"}", &vec![7; 60 << 20]),
+    ] {
+        cache.set_record(0, &record);
+        cache.reseal();
+        let (refused, largest) = crate::alloc::largest_of(|| {
+            let open = cache.open().unwrap();
+            let refused = open.payload_len_and_trust(0);
+            (
+                refused.is_err() || refused.is_ok_and(|(_, trusted)| !trusted),
+                open.payload_len(1).unwrap(),
+            )
+        });
+        assert_eq!(refused, (true, 1));
+        assert!(largest < 2 << 20, "{largest}");
+    }
 }
