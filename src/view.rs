@@ -16,7 +16,7 @@ mod spec;
 mod template;
 mod union;
 
-pub use auto::{MAX_DISTINCT, automatic};
+pub use auto::{MAX_DISTINCT, PATH, automatic};
 pub use bound::{OnCollision, Subject, View};
 pub use component::{MARK, shorten, unmarked};
 pub use decimal::Decimal;
@@ -24,7 +24,9 @@ pub use escape::{NAME_MAX, escape_component, unescape_component};
 pub use filter::Filter;
 pub use render::{Extensions, MAX_DEPTH, NameFault, Scope};
 pub use series::NameSeries;
-pub use sniff::{DEEP_LEN, FIRST_LEN, MAX_EXTENSION_LEN, UNKNOWN, extension_of, is_container};
+pub use sniff::{
+    DEEP_LEN, FIRST_LEN, MAX_EXTENSION_LEN, UNKNOWN, extension_in, extension_of, is_container,
+};
 pub use spec::ViewSpec;
 pub use template::{SyntaxError, Template};
 pub use union::{Union, UnionColumn};

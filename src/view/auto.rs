@@ -18,8 +18,8 @@ use crate::parallel::in_parallel;
 /// A field with more values than this over all caches has no view of its own.
 pub const MAX_DISTINCT: usize = 1000;
 
-/// The field whose values are paths, and the name of its view.
-const PATH: &str = "path";
+/// The field with the paths that samples had when they were packed, and the name of its view.
+pub const PATH: &str = "path";
 
 /// `by-<field>` for each bool, int or string field with few values, in the order in which the
 /// caches have the fields, and `path` where a string field is called so. Names in `taken` are left

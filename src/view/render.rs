@@ -20,7 +20,7 @@ const NULL: &str = "%null";
 /// Where extensions come from.
 pub trait Extensions {
     /// The extension of the sample's payload, without the dot.
-    fn extension(&self, subject: Subject<'_>) -> &'static str;
+    fn extension<'a>(&'a self, subject: Subject<'a>) -> &'a str;
 }
 
 /// How much of a path is wanted.

@@ -241,3 +241,51 @@ fn a_listing_in_pieces_shows_escaped_folders_once() {
     assert_eq!(pieces, whole);
     assert_eq!(whole.iter().collect::<BTreeSet<_>>().len(), whole.len());
 }
+
+#[test]
+fn endings_are_those_of_the_stored_paths_and_no_payload_is_read_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let fields = [("path", FieldKind::String), ("label", FieldKind::String)];
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    let samples: [(&str, &[u8], &str); 8] = [
+        ("a/pic.ppm", b"\xff\xfe", "ppm"),
+        ("a/arrays.npz", b"PK\x03\x04", "npz"),
+        ("a/words.txt", b"BMW", "txt"),
+        ("a/scan.NII", b"", "NII"),
+        ("a/frame.0001", png, "png"),
+        ("noending", png, "png"),
+        ("words", b"BMW 320d", "bin"),
+        (".hidden", b"", "bin"),
+    ];
+    let mut cache = Tiny::new(7, &fields);
+    for (path, payload, _) in samples {
+        cache = cache.with(vec![text(path), text("l")], payload);
+    }
+    let dataset = open(dir.path(), &[cache]);
+    let tree = vfs(&dataset, options(&["v={label}/{sample_id}{ext}"]));
+    let top = at(&tree, "views/v/l").unwrap().ino;
+    let names = |vfs: &Vfs, top| -> Vec<String> {
+        let entries = list(vfs, top, 2, 99).into_iter();
+        entries
+            .map(|entry| String::from_utf8(entry.2).unwrap())
+            .collect()
+    };
+    let expected = (0..)
+        .zip(samples)
+        .map(|(n, (.., ending))| format!("{n}.{ending}"));
+    let expected: Vec<String> = expected.collect();
+    assert_eq!(names(&tree, top), expected);
+    for name in &expected {
+        assert!(tree.lookup(top, OsStr::new(name)).is_ok(), "{name}");
+    }
+    // What the path tells is told without the shard.
+    let mut known = Tiny::new(7, &fields);
+    known = known.with(vec![text("a.npz"), text("l")], b"x");
+    let other = tempfile::tempdir().unwrap();
+    let dataset = open(other.path(), &[known]);
+    let tree = vfs(&dataset, options(&["v={label}/{sample_id}{ext}"]));
+    let shards = other.path().join("cache-00000000000000000007/shards");
+    std::fs::rename(&shards, shards.with_extension("away")).unwrap();
+    let top = at(&tree, "views/v/l").unwrap().ino;
+    assert_eq!(names(&tree, top), ["0.npz"]);
+}

@@ -7,8 +7,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::dataset::Entry;
+use crate::format::metadata::{Field, FieldKind, ValueRef};
 use crate::parallel::in_parallel;
-use crate::view::{self, Extensions, Subject};
+use crate::view::{self, Extensions, PATH, Subject};
 
 /// Samples whose extensions are found together, by all cores.
 const AHEAD: usize = 1024;
@@ -22,6 +23,8 @@ pub(super) struct Corpus {
     /// Ordinal of each cache's first sample, and the number of all samples at the end.
     starts: Vec<u32>,
     /// By ordinal: 0 for one that nobody has looked at, else a place in `names` plus one.
+    /// By cache: the column with the paths that the samples had when they were packed.
+    paths: Vec<Option<usize>>,
     codes: OnceLock<Box<[AtomicU8]>>,
     names: Box<[OnceLock<&'static str>]>,
 }
@@ -37,7 +40,13 @@ impl Corpus {
             next = next.checked_add(count).filter(|next| *next < u32::MAX)?;
             starts.push(next);
         }
+        let path_of = |entry: &Entry| {
+            let schema = &entry.cache.manifest().schema;
+            let is_path = |field: &Field| field.name == PATH && field.kind == FieldKind::String;
+            schema.iter().position(is_path)
+        };
         Some(Self {
+            paths: entries.iter().map(path_of).collect(),
             entries,
             starts,
             codes: OnceLock::new(),
@@ -49,6 +58,7 @@ impl Corpus {
     pub(super) fn none() -> Self {
         Self {
             entries: Vec::new(),
+            paths: Vec::new(),
             starts: vec![0],
             codes: OnceLock::new(),
             names: Box::default(),
@@ -113,8 +123,21 @@ impl Corpus {
         codes.get(start.checked_add(usize::try_from(subject.sample).ok()?)?)
     }
 
-    /// Whether the sample's extension is known.
+    /// The extension of the path that the sample had when it was packed.
+    fn stored_extension<'a>(&self, subject: Subject<'a>) -> Option<&'a str> {
+        let column = (*self.paths.get(subject.cache)?)?;
+        let row = subject.entry.cache.table().ok()?.row(subject.sample)?;
+        match row.value(column).ok()?? {
+            ValueRef::String(path) => view::extension_in(path),
+            _ => None,
+        }
+    }
+
+    /// Whether the sample's extension is known without its payload.
     pub(super) fn is_known(&self, subject: Subject<'_>) -> bool {
+        if self.stored_extension(subject).is_some() {
+            return true;
+        }
         let code = self.code(subject);
         code.is_none_or(|code| code.load(Ordering::Relaxed) != 0)
     }
@@ -135,9 +158,12 @@ impl Corpus {
 }
 
 impl Extensions for Corpus {
-    /// Looked up in the payload once for each sample; what is found then stays, so that names do
-    /// not change.
-    fn extension(&self, subject: Subject<'_>) -> &'static str {
+    /// That of the stored path, else looked up in the payload once for each sample; what is found then
+    /// stays, so that names do not change.
+    fn extension<'a>(&'a self, subject: Subject<'a>) -> &'a str {
+        if let Some(extension) = self.stored_extension(subject) {
+            return extension;
+        }
         let Some(code) = self.code(subject) else {
             return view::UNKNOWN;
         };
