@@ -77,6 +77,18 @@ pub const DEFAULT_SCRUB_RATE: u64 = 64 << 20;
 /// Two of the largest compressed samples that there can be.
 pub const DEFAULT_TEMP_DISK: u64 = 8 << 30;
 
+/// Which views have a `metadata.jsonl`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ViewMetadata {
+    /// Those of pictures, sound or video, where loaders look for it. Others take it for data.
+    #[default]
+    Auto,
+    /// All.
+    On,
+    /// None.
+    Off,
+}
+
 /// How a tree is shown.
 #[derive(Clone, Debug)]
 pub struct VfsOptions {
@@ -104,8 +116,8 @@ pub struct VfsOptions {
     pub auto_views: bool,
     /// What happens to samples that a view in `views` would call the same.
     pub on_collision: OnCollision,
-    /// Whether each view has a `metadata.jsonl`.
-    pub view_metadata: bool,
+    /// Which views have a `metadata.jsonl`.
+    pub view_metadata: ViewMetadata,
     /// Whether samples have extended attributes.
     pub xattrs: bool,
     /// What `/.control/log` shows.
@@ -129,7 +141,7 @@ impl Default for VfsOptions {
             views: Vec::new(),
             auto_views: true,
             on_collision: OnCollision::Refuse,
-            view_metadata: true,
+            view_metadata: ViewMetadata::Auto,
             xattrs: false,
             log: Arc::default(),
             scrub_rate: DEFAULT_SCRUB_RATE,

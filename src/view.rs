@@ -26,6 +26,7 @@ pub use render::{Extensions, MAX_DEPTH, NameFault, Scope};
 pub use series::NameSeries;
 pub use sniff::{
     DEEP_LEN, FIRST_LEN, MAX_EXTENSION_LEN, UNKNOWN, extension_in, extension_of, is_container,
+    is_media,
 };
 pub use spec::ViewSpec;
 pub use template::{SyntaxError, Template};

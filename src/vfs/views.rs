@@ -25,7 +25,7 @@ use super::generated::Generated;
 use super::in_flight::takes_long;
 use super::inodes::MAX_VIEWS;
 use super::node::Node;
-use super::{Attr, FileKind, Ino, Vfs, VfsError, VfsOptions};
+use super::{Attr, FileKind, Ino, Vfs, VfsError, VfsOptions, ViewMetadata};
 use crate::dataset::Entry;
 use crate::error::{Error, Result};
 use crate::parallel::in_parallel;
@@ -40,7 +40,7 @@ pub(super) struct Views {
     corpus: Corpus,
     list: Vec<ShownView>,
     by_name: HashMap<String, usize>,
-    with_lines: bool,
+    lines: ViewMetadata,
 }
 
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Views {
                 .collect(),
             corpus,
             list,
-            with_lines: options.view_metadata,
+            lines: options.view_metadata,
         };
         views.refuse_what_fails(asked)?;
         Ok(views)
@@ -232,7 +232,7 @@ impl Views {
 /// Builds a view and says how many names that took.
 fn build(views: &Views, shown: &ShownView) -> (Result<ViewIndex>, u64) {
     let names = views.names(shown);
-    let built = build::build(&names, views.with_lines);
+    let built = build::build(&names, views.lines);
     (built, names.made())
 }
 
@@ -301,7 +301,7 @@ impl Vfs {
         if !built.index.folders.exists(folder) {
             return Err(VfsError::NotFound);
         }
-        if folder == TOP && name == LINES_FILE && self.has_lines(built.index) {
+        if folder == TOP && name == LINES_FILE && built.index.has_lines {
             return Ok(Some(Node::ViewLines(view)));
         }
         let names = self.views.names(built.shown);
@@ -331,10 +331,6 @@ impl Vfs {
     fn sample_node(&self, ordinal: u32) -> Option<Node> {
         let subject = self.views.corpus.subject(ordinal)?;
         Some(Node::Sample(subject.entry.position as u64, subject.sample))
-    }
-
-    fn has_lines(&self, index: &ViewIndex) -> bool {
-        self.views.with_lines && !index.hides_lines
     }
 
     /// Attributes of a folder of a view. The view's own folder has one link, which says that its

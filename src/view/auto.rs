@@ -21,8 +21,8 @@ pub const MAX_DISTINCT: usize = 1000;
 /// The field with the paths that samples had when they were packed, and the name of its view.
 pub const PATH: &str = "path";
 
-/// `by-<field>` for each bool, int or string field with few values, in the order in which the
-/// caches have the fields, and `path` where a string field is called so. Names in `taken` are left
+/// `by-<field>` for each bool, int or string field with few values, which are not all distinct, in
+/// the order in which the caches have the fields, and `path` where a string field is called so. Names in `taken` are left
 /// out. Reads each column once, until it has too many values; memory is bounded by [`MAX_DISTINCT`].
 #[must_use]
 pub fn automatic(entries: &[Entry], taken: &HashSet<&str>) -> Vec<View> {
@@ -222,6 +222,20 @@ impl Count {
             self.fails.store(true, Relaxed);
         }
     }
+
+    /// Whether there are several samples with the field, and each has a value of its own.
+    fn is_one_each(&self, entries: &[Entry], field: &str) -> bool {
+        let with_field = entries.iter().filter(|entry| has(entry, field));
+        let samples: u64 = with_field.map(|entry| entry.cache.sample_count()).sum();
+        let all = self.distinct.lock().unwrap_or_else(PoisonError::into_inner);
+        samples > 1 && all.len() as u64 == samples
+    }
+}
+
+/// Whether the cache has the field.
+fn has(entry: &Entry, field: &str) -> bool {
+    let schema = &entry.cache.manifest().schema;
+    schema.iter().any(|known| known.name == field)
 }
 
 /// Rows that one thread counts before it takes the next ones.
@@ -257,8 +271,8 @@ fn pieces<'a>(entries: &'a [Entry], field: &str) -> Vec<Vec<Rows<'a>>> {
     pieces
 }
 
-/// Those of `fields` whose values over all caches that have them can be the names of folders, and
-/// are at most [`MAX_DISTINCT`].
+/// Those of `fields` whose values over all caches that have them can be the names of folders, are at
+/// most [`MAX_DISTINCT`], and put some samples together: a folder for each sample is noise.
 fn with_few_values<'f>(entries: &[Entry], fields: &[&'f str]) -> impl Iterator<Item = &'f str> {
     let counts: Vec<_> = fields
         .iter()
@@ -279,6 +293,6 @@ fn with_few_values<'f>(entries: &[Entry], fields: &[&'f str]) -> impl Iterator<I
     drop(work);
     counts
         .into_iter()
-        .filter(|(_, count)| !count.fails.load(Relaxed))
+        .filter(|(field, count)| !count.fails.load(Relaxed) && !count.is_one_each(entries, field))
         .map(|(field, _)| field)
 }

@@ -23,6 +23,22 @@ const MORE: [(&[u8], &str); 4] = [
 /// Types that are text, which all others are not.
 const OF_TEXT: [&str; 7] = ["html", "xml", "sh", "pem", "ps", "rtf", "pdf"];
 
+/// Endings of pictures, sound and video, for which loaders look for a `metadata.jsonl`.
+const MEDIA: [&str; 55] = [
+    "3gp", "aac", "aif", "aifc", "aiff", "amr", "au", "avi", "avif", "bmp", "caf", "dds", "dib",
+    "flac", "flv", "gif", "heic", "heif", "ico", "j2k", "jfif", "jp2", "jpe", "jpeg", "jpg", "jpx",
+    "jxl", "m2ts", "m4a", "m4v", "mkv", "mov", "mp3", "mp4", "mpeg", "mpg", "oga", "ogg", "ogv",
+    "opus", "pbm", "pcx", "pgm", "png", "pnm", "ppm", "psd", "tga", "tif", "tiff", "wav", "webm",
+    "webp", "wma", "wmv",
+];
+
+/// Whether files that end so are pictures, sound or video.
+#[must_use]
+pub fn is_media(extension: &str) -> bool {
+    let extension = extension.to_ascii_lowercase();
+    MEDIA.binary_search(&extension.as_str()).is_ok()
+}
+
 /// The extension that a stored path ends in, without the dot: letters and digits, not digits alone.
 #[must_use]
 pub fn extension_in(path: &str) -> Option<&str> {
@@ -283,6 +299,13 @@ mod tests {
         ] {
             assert_eq!(extension_in(path), ending, "{path:?}");
         }
+    }
+
+    #[test]
+    fn endings_of_media_are_found_in_any_case() {
+        assert!(MEDIA.is_sorted());
+        assert!(["png", "JPG", "3gp", "wmv"].into_iter().all(is_media));
+        assert!(!["txt", "parquet", "bin", "", "p"].into_iter().any(is_media));
     }
 
     #[test]

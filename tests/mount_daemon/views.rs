@@ -23,7 +23,12 @@ fn a_view_shows_the_samples_own_files() {
     let place = place();
     let guard = MountGuard::at(place.point("m"));
     let mut command = program();
-    command.args(["--view", "all={source_name}/{sample_id:03}{ext}", "-o"]);
+    command.args([
+        "--view-metadata=on",
+        "--view",
+        "all={source_name}/{sample_id:03}{ext}",
+        "-o",
+    ]);
     command.arg("view=odd={sample_id} where sample_id == 1");
     assert_ready(&guard.background(command, &place.tiny.cache));
     let views = guard.point.join("views");
@@ -84,5 +89,5 @@ fn a_view_with_equal_names_is_refused_before_anything_is_mounted() {
     let mut command = program();
     command.args(["--view", "v={source_name}", "--on-collision=suffix"]);
     assert_ready(&guard.background(command, &place.tiny.cache));
-    assert_eq!(names(&guard.point.join("views/v")).len(), 3);
+    assert_eq!(names(&guard.point.join("views/v")).len(), 2);
 }

@@ -46,7 +46,7 @@ fn no_way_leads_to_the_values_of_a_table_that_was_found_wrong() {
     let (bad, good) = (cache(7, ["a", "both"]), cache(8, ["both", "z"]));
     let options = VfsOptions {
         xattrs: true,
-        view_metadata: true,
+        view_metadata: datasetrt::vfs::ViewMetadata::On,
         ..VfsOptions::default()
     };
     let vfs = tree_with(&[&bad, &good], options);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 
 use datasetrt::dataset::Dataset;
-use datasetrt::format::metadata::FieldKind;
-use datasetrt::vfs::{Ino, Vfs, VfsError, VfsOptions};
+use datasetrt::format::metadata::{FieldKind, Value};
+use datasetrt::vfs::{Ino, Vfs, VfsError, VfsOptions, ViewMetadata};
 
 use super::tiny_views::{Tiny, open, text};
 use super::walk::{at, list, options, read, suffixing, try_vfs, vfs, walk};
@@ -288,4 +288,93 @@ fn endings_are_those_of_the_stored_paths_and_no_payload_is_read_for_them() {
     std::fs::rename(&shards, shards.with_extension("away")).unwrap();
     let top = at(&tree, "views/v/l").unwrap().ino;
     assert_eq!(names(&tree, top), ["0.npz"]);
+}
+
+#[test]
+fn only_views_of_pictures_sound_and_video_have_a_file_of_metadata() {
+    let dir = tempfile::tempdir().unwrap();
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    let fields = [("path", FieldKind::String), ("label", FieldKind::String)];
+    let mut cache = Tiny::new(7, &fields);
+    for n in 0..20 {
+        for (folder, ending) in [("pictures", "PNG"), ("texts", "txt"), ("tables", "parquet")] {
+            let path = format!("{folder}/{n}.{ending}");
+            cache = cache.with(vec![text(&path), text(folder)], png);
+        }
+    }
+    let dataset = open(dir.path(), &[cache]);
+    let specs = [
+        "pictures={path...} where label == 'pictures'",
+        "texts={path...} where label == 'texts'",
+        "hive=kind={label}/{sample_id}.parquet where label == 'tables'",
+        "numbers={sample_id} where label == 'pictures'",
+        "clips={sample_id}.mp4",
+        "none={path...} where false",
+    ];
+    let with = |view_metadata| {
+        let options = VfsOptions {
+            view_metadata,
+            ..options(&specs)
+        };
+        let tree = vfs(&dataset, options);
+        let has = |name: &str| {
+            let top = at(&tree, &format!("views/{name}")).unwrap().ino;
+            let listed = list(&tree, top, 2, 999)
+                .iter()
+                .any(|entry| entry.2 == b"metadata.jsonl");
+            let found = tree.lookup(top, OsStr::new("metadata.jsonl")).is_ok();
+            assert_eq!(listed, found, "{name}");
+            found
+        };
+        ["pictures", "texts", "hive", "numbers", "clips", "none"].map(has)
+    };
+    assert_eq!(
+        with(ViewMetadata::Auto),
+        [true, false, false, false, true, false]
+    );
+    assert_eq!(with(ViewMetadata::On), [true; 6]);
+    assert_eq!(with(ViewMetadata::Off), [false; 6]);
+}
+
+#[test]
+fn a_field_whose_values_are_all_distinct_has_no_view_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let fields = [
+        ("path", FieldKind::String),
+        ("sha256", FieldKind::String),
+        ("label", FieldKind::String),
+        ("n", FieldKind::Int),
+        ("ok", FieldKind::Bool),
+    ];
+    let caches = [1, 2].map(|id| {
+        (0..5).fold(Tiny::new(id, &fields), |cache, n| {
+            let (path, sum) = (format!("{id}/{n}.txt"), format!("{id}{n:063}"));
+            let label = ["a", "b"][usize::try_from(n % 2).unwrap()];
+            let row = vec![
+                text(&path),
+                text(&sum),
+                text(label),
+                Value::Int(n),
+                Value::Bool(true),
+            ];
+            cache.with(row, b"")
+        })
+    });
+    let names = |caches: &[Tiny], dir| -> Vec<String> {
+        let tree = vfs(&open(dir, caches), VfsOptions::default());
+        let views = list(&tree, at(&tree, "views").unwrap().ino, 2, 99).into_iter();
+        views
+            .map(|entry| String::from_utf8(entry.2).unwrap())
+            .collect()
+    };
+    // Of both caches, each number is there twice; of one, once.
+    assert_eq!(
+        names(&caches, dir.path()),
+        ["by-label", "by-n", "by-ok", "path"]
+    );
+    let other = tempfile::tempdir().unwrap();
+    assert_eq!(
+        names(&caches[..1], other.path()),
+        ["by-label", "by-ok", "path"]
+    );
 }

@@ -7,7 +7,7 @@ use std::io::Cursor;
 use arrow_array::{Array, Int64Array, RecordBatch, StringArray, UInt64Array};
 use datasetrt::dataset::Dataset;
 use datasetrt::format::metadata::{FieldKind, Value};
-use datasetrt::vfs::{FileKind, Ino, Ttl, VfsError, VfsOptions};
+use datasetrt::vfs::{FileKind, Ino, Ttl, VfsError, VfsOptions, ViewMetadata};
 use serde_json::{Value as Json, json};
 
 use super::tiny_views::{Tiny, open, text};
@@ -199,7 +199,7 @@ fn each_view_has_a_line_for_each_of_its_files() {
     assert_eq!(files.keys().collect::<Vec<_>>(), named);
 
     let mut hidden = options(&["v={cache_id}-{sample_id}"]);
-    hidden.view_metadata = false;
+    hidden.view_metadata = ViewMetadata::Off;
     let vfs = try_vfs(&dataset(dir.path()), hidden).unwrap();
     assert!(matches!(
         at(&vfs, "views/v/metadata.jsonl"),

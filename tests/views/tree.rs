@@ -7,7 +7,7 @@ use datasetrt::dataset::Dataset;
 use datasetrt::error::Error;
 use datasetrt::format::metadata::{FieldKind, Value};
 use datasetrt::format::record::Compression;
-use datasetrt::vfs::{FileKind, Ino, Vfs, VfsError, VfsOptions};
+use datasetrt::vfs::{FileKind, Ino, Vfs, VfsError, VfsOptions, ViewMetadata};
 use datasetrt::view::automatic;
 
 use super::tiny_views::{Tiny, open, text};
@@ -149,8 +149,8 @@ fn a_sample_has_one_link_for_each_view_that_shows_it() {
     let vfs = vfs(&dataset, with_auto);
     for s in &plain {
         let attr = at(&vfs, &format!("samples/{}/{}", s.cache_id, s.sample)).unwrap();
-        // /samples, a, by-label, by-path, by-n, by-ok, path; and b.
-        assert_eq!(attr.nlink, 7 + u32::from(s.ok));
+        // /samples, a, by-label, by-n, by-ok, path; and b.
+        assert_eq!(attr.nlink, 6 + u32::from(s.ok));
         let view = at(&vfs, &format!("views/a/{}-{}", s.cache_id, s.sample)).unwrap();
         assert_eq!(view, attr);
     }
@@ -194,10 +194,10 @@ fn default_views_are_made_of_fields_with_few_values() {
         names("views"),
         ["by-few", "by-flag", "by-odd%2Fname", "path"]
     );
-    assert_eq!(names("views/by-few"), ["metadata.jsonl", "y", "x", "5"]);
+    assert_eq!(names("views/by-few"), ["y", "x", "5"]);
     assert_eq!(names("views/by-few/5"), ["2-0.png"]);
-    assert_eq!(names("views/by-flag/true"), ["1-7.bin"]);
-    assert_eq!(names("views/by-odd%2Fname/0"), ["1-0.bin", "1-1000.bin"]);
+    assert_eq!(names("views/by-flag/true"), ["1-7.txt"]);
+    assert_eq!(names("views/by-odd%2Fname/0"), ["1-0.txt", "1-1000.txt"]);
     assert_eq!(names("views/path/p").len(), 1001);
     let lone = at(&vfs, "samples/2/0").unwrap();
     assert_eq!(
@@ -359,7 +359,7 @@ fn a_folder_hides_the_views_own_file_when_it_has_its_name() {
     let found = walk(&vfs, at(&vfs, "views/v").unwrap().ino);
     assert_eq!(found.keys().collect::<Vec<_>>(), ["metadata.jsonl/x", "y"]);
     let mut without = options(&["v={label...}"]);
-    without.view_metadata = false;
+    without.view_metadata = ViewMetadata::Off;
     let vfs = try_vfs(&dataset, without).unwrap();
     assert_eq!(walk(&vfs, at(&vfs, "views/v").unwrap().ino).len(), 2);
 }

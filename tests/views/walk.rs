@@ -7,7 +7,7 @@ use std::path::Path;
 
 use datasetrt::dataset::Dataset;
 use datasetrt::error::Error;
-use datasetrt::vfs::{Attr, FileKind, Ino, Vfs, VfsError, VfsOptions};
+use datasetrt::vfs::{Attr, FileKind, Ino, Vfs, VfsError, VfsOptions, ViewMetadata};
 use datasetrt::view::{OnCollision, ViewSpec};
 
 /// Options that show no views but those in `specs`.
@@ -18,6 +18,7 @@ pub(crate) fn options(specs: &[&str]) -> VfsOptions {
             .map(|spec| ViewSpec::parse(spec).unwrap())
             .collect(),
         auto_views: false,
+        view_metadata: ViewMetadata::On,
         ..VfsOptions::default()
     }
 }

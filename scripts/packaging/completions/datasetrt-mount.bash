@@ -66,7 +66,7 @@ _datasetrt__mount() {
                     return 0
                     ;;
                 --view-metadata)
-                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
                     return 0
                     ;;
                 -o)

@@ -9,8 +9,9 @@ complete -c datasetrt-mount -l temp-disk -d 'Limit the disk space of temporary f
 complete -c datasetrt-mount -l view -d 'Show samples under /views/NAME by a path template, such as \'cats={label}/{sample_id:08}{ext} where label == "cat"\'; may be given again (docs/views.md)' -r
 complete -c datasetrt-mount -l on-collision -d 'What to do with samples that a view would call the same' -r -f -a "refuse\t'Refuse to mount, naming two of them'
 suffix\t'Put ~CACHE_ID-SAMPLE_ID before the extension'"
-complete -c datasetrt-mount -l view-metadata -d 'Whether each view has a metadata.jsonl' -r -f -a "on\t'Yes'
-off\t'No'"
+complete -c datasetrt-mount -l view-metadata -d 'Show a metadata.jsonl in each view' -r -f -a "auto\t'In views of pictures, sound or video, where loaders look for it'
+on\t'In all'
+off\t'In none'"
 complete -c datasetrt-mount -s o -d 'Mount options, comma separated (`\\,` is a comma); takes the usual words of mount(8) and every long option of this program, as in -o allow_other,threads=8; `ro` mounts read-only, control files too, and saves a request after each read; `remount,ro` and `remount,rw` change that' -r
 complete -c datasetrt-mount -l threads -d 'Threads that answer the kernel; more help where shards lie on slow disks' -r
 complete -c datasetrt-mount -l uid -d 'Owner of all files [default: that of each cache]' -r

@@ -124,15 +124,15 @@ pub(super) struct Args {
     #[arg(long, help_heading = "Views")]
     pub(super) no_auto_views: bool,
 
-    /// Whether each view has a metadata.jsonl
+    /// Show a metadata.jsonl in each view
     #[arg(
         long,
         value_name = "WHEN",
         value_enum,
-        default_value = "on",
+        default_value = "auto",
         help_heading = "Views"
     )]
-    pub(super) view_metadata: Switch,
+    pub(super) view_metadata: Lines,
 
     /// Answer extended attributes of samples (user.datasetrt.*); costs requests in `ls -l` and `cp -a`
     #[arg(long, help_heading = "Views")]
@@ -240,12 +240,14 @@ pub(super) enum Collision {
     Suffix,
 }
 
-/// On or off.
+/// Which views have a metadata.jsonl.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(super) enum Switch {
-    /// Yes
+pub(super) enum Lines {
+    /// In views of pictures, sound or video, where loaders look for it
+    Auto,
+    /// In all
     On,
-    /// No
+    /// In none
     Off,
 }
 

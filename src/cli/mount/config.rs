@@ -9,11 +9,12 @@ use std::path::{self, Path, PathBuf};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use super::args::{Args, Collision, Sandbox, Switch, Validate};
+use super::args::{Args, Collision, Lines, Sandbox, Validate};
 use super::memory::default_budget;
 use crate::cli::cache_list::read_list;
 use crate::cli::{LogFormat, Verbosity};
 use crate::error::{Error, Result};
+use crate::vfs::ViewMetadata;
 use crate::view::{OnCollision, ViewSpec};
 
 /// One mount as asked for.
@@ -44,8 +45,8 @@ pub struct MountConfig {
     pub on_collision: OnCollision,
     /// Show the views that need no template.
     pub auto_views: bool,
-    /// Show a metadata.jsonl in each view.
-    pub view_metadata: bool,
+    /// Which views have a metadata.jsonl.
+    pub view_metadata: ViewMetadata,
     /// Answer extended attributes.
     pub xattrs: bool,
     /// Stay in the foreground.
@@ -148,7 +149,11 @@ impl MountConfig {
                 Collision::Suffix => OnCollision::Suffix,
             },
             auto_views: !args.no_auto_views,
-            view_metadata: args.view_metadata == Switch::On,
+            view_metadata: match args.view_metadata {
+                Lines::Auto => ViewMetadata::Auto,
+                Lines::On => ViewMetadata::On,
+                Lines::Off => ViewMetadata::Off,
+            },
             xattrs: args.xattrs,
             foreground: args.foreground,
             allow_other: args.allow_other,

@@ -8,23 +8,46 @@ use super::corpus::Corpus;
 use super::folders::{Folders, TOP, at_mut};
 use super::index::{Names, ViewIndex, lookup_key};
 use crate::error::{Error, Result};
-use crate::view::{NameFault, Scope, unmarked};
+use crate::vfs::ViewMetadata;
+use crate::view::{NameFault, Scope, extension_in, is_media, unmarked};
 
 /// Bytes of folder paths that are remembered while building, so that a sample's folder is mostly
 /// found without making another sample's name.
 const REMEMBERED: usize = 32 << 20;
 
-/// Builds the view that `names` are of. `with_lines` says whether the view has a file of its own at
-/// the top.
-pub(super) fn build(names: &Names<'_>, with_lines: bool) -> Result<ViewIndex> {
+/// Files by whose names it is told what a view is of.
+const LOOKED_AT: usize = 8;
+
+/// Builds the view that `names` are of. `lines` says whether the view has a file of its own at the
+/// top.
+pub(super) fn build(names: &Names<'_>, lines: ViewMetadata) -> Result<ViewIndex> {
     let mut builder = Builder::new(names);
     for ordinal in shown(names) {
         builder.add(ordinal)?;
     }
     let mut index = builder.finish();
-    collisions::resolve(names, &mut index, with_lines)?;
+    index.has_lines = match lines {
+        ViewMetadata::On => true,
+        ViewMetadata::Off => false,
+        ViewMetadata::Auto => is_of_media(names, &index.files),
+    };
+    collisions::resolve(names, &mut index)?;
     index.suffixed.shrink_to_fit();
     Ok(index)
+}
+
+/// Whether most of a few files, from all over the view, are called like pictures, sound or video.
+fn is_of_media(names: &Names<'_>, files: &[u32]) -> bool {
+    let step = (files.len() / LOOKED_AT).max(1);
+    let mut name = Vec::new();
+    let (mut seen, mut found) = (0, 0);
+    for ordinal in files.iter().step_by(step).take(LOOKED_AT) {
+        let made = names.full(*ordinal, Scope::Name, &[], &mut name);
+        let ending = std::str::from_utf8(&name).ok().and_then(extension_in);
+        seen += 1;
+        found += usize::from(made.is_ok() && ending.is_some_and(is_media));
+    }
+    found * 2 > seen
 }
 
 /// Ordinals of the samples that the view shows, in order.
@@ -188,7 +211,7 @@ impl<'a> Builder<'a> {
             files,
             lookup,
             suffixed: Vec::new(),
-            hides_lines: false,
+            has_lines: false,
         }
     }
 }

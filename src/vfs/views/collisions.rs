@@ -11,19 +11,20 @@ use crate::view::{OnCollision, Scope};
 
 /// Refuses names that occur twice, or gives suffixes to all samples that have one, until every name
 /// is its own.
-pub(super) fn resolve(names: &Names<'_>, index: &mut ViewIndex, with_lines: bool) -> Result<()> {
-    index.hides_lines = with_lines
+pub(super) fn resolve(names: &Names<'_>, index: &mut ViewIndex) -> Result<()> {
+    let hides_lines = index.has_lines
         && index
             .find_folder(names, TOP, LINES_FILE.as_bytes())
             .is_some();
     let refuse = names.view.on_collision() == OnCollision::Refuse;
-    if refuse && index.hides_lines {
+    if refuse && hides_lines {
         let reason = format!(
             "a folder of it would be called {LINES_FILE}, which is its own file: \
              mount with --view-metadata=off, or choose another template"
         );
         return Err(refused(names, reason));
     }
+    index.has_lines &= !hides_lines;
     loop {
         let mut collisions = Collisions {
             names,
@@ -35,7 +36,9 @@ pub(super) fn resolve(names: &Names<'_>, index: &mut ViewIndex, with_lines: bool
         };
         same_names(names, index, &mut collisions);
         file_and_folder(names, index, &mut collisions);
-        if with_lines && let Some(file) = index.find_file(names, TOP, LINES_FILE.as_bytes()) {
+        if index.has_lines
+            && let Some(file) = index.find_file(names, TOP, LINES_FILE.as_bytes())
+        {
             collisions.note(file, Other::Lines);
         }
         let Some((later, other)) = collisions.first else {

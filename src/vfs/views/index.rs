@@ -21,8 +21,8 @@ pub(super) struct ViewIndex {
     pub(super) lookup: Vec<u64>,
     /// Ordinals of samples with a suffix, in order.
     pub(super) suffixed: Vec<u32>,
-    /// Whether a folder at the top is called like the view's own file, which it then hides.
-    pub(super) hides_lines: bool,
+    /// Whether the view has a file of its own at the top, which a folder that is called so hides.
+    pub(super) has_lines: bool,
 }
 
 /// A name's hash above the ordinal of the sample that is called so.

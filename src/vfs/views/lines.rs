@@ -22,7 +22,7 @@ impl Vfs {
         work: impl FnOnce(&Source<'_>) -> Result<T, VfsError>,
     ) -> Result<T, VfsError> {
         let built = self.built(view)?;
-        if !self.has_lines(built.index) {
+        if !built.index.has_lines {
             return Err(VfsError::NotFound);
         }
         self.trusted_tables(built.shown)?;

@@ -29,7 +29,7 @@ impl Vfs {
             _ => Node::ViewDir(view, index.folders.parent(folder)),
         };
         let mut fixed = vec![(".", Node::ViewDir(view, folder)), ("..", parent)];
-        if folder == TOP && self.has_lines(index) {
+        if folder == TOP && index.has_lines {
             fixed.push((LINES_FILE, Node::ViewLines(view)));
         }
         let mut listing = Listing {
