@@ -95,51 +95,120 @@ fn publish_new() -> &'static Entry {
     }
 }
 
-/// Takes over SIGBUS, once. The handler that Rust installs for stack overflows is replaced for this
-/// signal: on Linux an overflow sends SIGSEGV.
+/// What is done about a SIGBUS that is not ours: what was there before. Never freed.
+static EARLIER: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+
+/// Takes over SIGBUS, once. What handled it before still does, where no guarded range is concerned: in
+/// a Rust program the handler for stack overflows, which for others ends the process.
 fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         PAGE.store(rustix::param::page_size(), Ordering::Relaxed);
-        // SAFETY: the action is zeroed (a valid value of this C struct) and then filled; the
-        // handler only uses async-signal-safe calls.
+        // SAFETY: the action is zeroed, a valid value of this C struct, and filled by the system.
         #[allow(unsafe_code)]
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
-                on_sigbus;
-            action.sa_sigaction = handler as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut());
-        }
+        let earlier = unsafe {
+            let mut earlier: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut earlier);
+            earlier
+        };
+        EARLIER.store(Box::leak(Box::new(earlier)), Ordering::Release);
+        arm();
     });
 }
 
-extern "C" fn on_sigbus(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo; mmap and signal are async-signal-safe on Linux, and
-    // the pages replaced belong to a mapping that its guard keeps in place. errno is put back.
+/// Has SIGBUS come to us. Async-signal-safe.
+fn arm() {
+    // SAFETY: the action is zeroed (a valid value of this C struct) and then filled; the handler only
+    // uses async-signal-safe calls.
+    #[allow(unsafe_code)]
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+            on_sigbus;
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut());
+    }
+}
+
+extern "C" fn on_sigbus(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel passes a valid siginfo, whose address is set when the kernel itself found a
+    // fault (si_code above 0); mmap is async-signal-safe on Linux, and the pages replaced belong to a
+    // mapping that its guard keeps in place. errno is put back.
     #[allow(unsafe_code)]
     unsafe {
         let errno = *libc::__errno_location();
-        let address = (*info).si_addr() as usize;
-        let page = address & !(PAGE.load(Ordering::Relaxed) - 1);
-        let hit = entries().find_map(|entry| {
-            let len = entry.len.load(Ordering::Acquire);
-            let end = entry.start.load(Ordering::Relaxed).checked_add(len)?;
-            (entry.start.load(Ordering::Relaxed)..end)
-                .contains(&address)
-                .then_some((entry, end))
-        });
-        let zeroed = hit.is_some_and(|(entry, end)| {
-            entry.broken.store(true, Ordering::Release);
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-            let at = page as *mut libc::c_void;
-            libc::mmap(at, end - page, libc::PROT_READ, flags, -1, 0) != libc::MAP_FAILED
-        });
-        if !zeroed {
-            // Not ours: the access is tried again and ends the process as it would have.
-            libc::signal(libc::SIGBUS, libc::SIG_DFL);
+        let is_fault = (*info).si_code > 0;
+        if !(is_fault && zero_lost_pages((*info).si_addr() as usize)) {
+            call_earlier(signal, info, context, is_fault);
         }
         *libc::__errno_location() = errno;
+    }
+}
+
+/// Puts zeros where a guarded range has lost bytes, from the page of `address` on. Whether that is one.
+fn zero_lost_pages(address: usize) -> bool {
+    let page = address & !(PAGE.load(Ordering::Relaxed) - 1);
+    let hit = entries().find_map(|entry| {
+        let len = entry.len.load(Ordering::Acquire);
+        let start = entry.start.load(Ordering::Relaxed);
+        let end = start.checked_add(len)?;
+        (start..end).contains(&address).then_some((entry, end))
+    });
+    hit.is_some_and(|(entry, end)| {
+        entry.broken.store(true, Ordering::Release);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let at = page as *mut libc::c_void;
+        // SAFETY: the pages belong to a mapping that its guard keeps in place, which is only read.
+        #[allow(unsafe_code)]
+        let mapped = unsafe { libc::mmap(at, end - page, libc::PROT_READ, flags, -1, 0) };
+        mapped != libc::MAP_FAILED
+    })
+}
+
+/// Leaves a SIGBUS that is not ours to whoever handled it before.
+///
+/// # Safety
+/// With the arguments of a signal handler, inside one.
+#[allow(unsafe_code)]
+unsafe fn call_earlier(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+    is_fault: bool,
+) {
+    // SAFETY: the pointer is null or to a leaked value that never changes; its handler has the type that
+    // its flags say; sigaction and raise are async-signal-safe.
+    unsafe {
+        let earlier = EARLIER.load(Ordering::Acquire).as_ref();
+        let handler = earlier.map_or(libc::SIG_DFL, |earlier| earlier.sa_sigaction);
+        match (handler, earlier) {
+            (libc::SIG_IGN, _) if !is_fault => {}
+            (libc::SIG_DFL | libc::SIG_IGN, _) | (_, None) => {
+                // A fault is met again and ends the process; a signal that was sent comes again.
+                libc::signal(signal, libc::SIG_DFL);
+                if !is_fault {
+                    libc::raise(signal);
+                }
+            }
+            (handler, Some(earlier)) => {
+                if earlier.sa_flags & libc::SA_SIGINFO != 0 {
+                    type Handler =
+                        extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+                    std::mem::transmute::<usize, Handler>(handler)(signal, info, context);
+                } else {
+                    std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(handler)(signal);
+                }
+                // It may have given the signal back to the system, as that of Rust does. What was
+                // only sent is over by now, and the guard goes on.
+                if !is_fault {
+                    arm();
+                }
+            }
+        }
     }
 }

@@ -22,6 +22,7 @@ mod logs;
 mod read_only;
 mod rescan;
 mod rights;
+mod sigbus;
 mod start;
 mod systemd;
 mod tamper;
