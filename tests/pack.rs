@@ -12,6 +12,8 @@
 
 #[path = "pack/durability.rs"]
 mod durability;
+#[path = "pack/hosts.rs"]
+mod hosts;
 #[path = "pack/interruptions.rs"]
 mod interruptions;
 #[path = "pack/metadata.rs"]

@@ -267,11 +267,15 @@ fn parent_of(path: &Path) -> Option<&Path> {
 
 /// A lock on a folder that the system gives back when its owner ends, however that happens.
 #[derive(Debug)]
-pub struct DirLock(#[allow(dead_code, reason = "the open folder holds the lock")] File);
+pub struct DirLock {
+    /// The open folder holds the lock.
+    _open: File,
+    keeps_out: bool,
+}
 
 impl DirLock {
     /// Takes the lock, or gives `None` while somebody else has it. Where the file system has no
-    /// locks it is given to everybody.
+    /// locks on folders (as NFS) it is given to everybody: see [`DirLock::keeps_out`].
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -280,13 +284,24 @@ impl DirLock {
         use rustix::io::Errno;
 
         let open = File::open(dir).map_err(|source| Error::io(dir, "open", source))?;
+        let lock = |keeps_out| {
+            let _open = open.try_clone()?;
+            Ok(Some(Self { _open, keeps_out }))
+        };
         match flock(&open, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOLCK | Errno::NOSYS | Errno::BADF) => {
-                Ok(Some(Self(open)))
-            }
+            Ok(()) => lock(true),
+            // NFS locks only what is open for writing, and answers EBADF for a folder.
+            Err(Errno::OPNOTSUPP | Errno::NOLCK | Errno::NOSYS | Errno::BADF) => lock(false),
             Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(Error::io(dir, "lock", error.into())),
+            Err(error) => Err(error.into()),
         }
+        .map_err(|source| Error::io(dir, "lock", source))
+    }
+
+    /// Whether nobody else can have it: only then does it tell that the folder is nobody's.
+    #[must_use]
+    pub fn keeps_out(&self) -> bool {
+        self.keeps_out
     }
 }
 

@@ -1,12 +1,14 @@
 //! The folder in which a cache is written before it gets its name.
 //!
 //! ```text
-//! .<name>.<pid>-<start>-<n>.datasetrt-partial
+//! .<name>.<pid>-<start>-<n>-<machine>.datasetrt-partial
 //! ```
 //!
 //! It lies beside the target, so that one rename publishes it. `pid` and `start` (when the process
-//! began, in clock ticks since boot) name its owner; the owner also holds a lock on it, which
-//! is seen from other containers and machines. A folder without lock and owner is a leftover.
+//! began, in clock ticks since boot) name its owner, among the processes of `machine` (a boot of the
+//! system, and in it a container). The owner also holds a lock on it, which is seen from elsewhere
+//! where the file system has such locks. A folder that nobody has locked is a leftover; without
+//! locks, one whose owner would have to be a process of ours and is none.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::name::SourceName;
 use crate::error::{Error, Result};
 use crate::format::STAGING_SUFFIX;
-use crate::format::digest::cache_id_of;
+use crate::format::digest::{Sha256Digest, cache_id_of};
 use crate::storage::{self, DirLock};
 
 /// Bytes of a source name that a staging folder repeats; of a longer one it has the start and a
@@ -42,10 +44,11 @@ impl Staging {
         }
         let owner = std::process::id();
         let dir = out.join(format!(
-            "{}{owner}-{}-{}{STAGING_SUFFIX}",
+            "{}{owner}-{}-{}-{}{STAGING_SUFFIX}",
             stem(name),
             start_of(owner).unwrap_or(0),
             NEXT.fetch_add(1, Ordering::Relaxed),
+            machine(),
         ));
         let mut staging = Self {
             dir,
@@ -115,25 +118,37 @@ impl Leftover {
 /// Finds what ended processes left of the cache `name` in `out`.
 ///
 /// # Errors
-/// [`Error::Refused`] when a living process is writing that cache now; [`Error::Io`].
+/// [`Error::Refused`] when a living process is writing that cache now, or one of another machine may be;
+/// [`Error::Io`].
 pub fn leftovers(out: &Path, name: &SourceName) -> Result<Vec<Leftover>> {
     if !storage::exists(out) {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
     for dir in storage::list_dir(out)? {
-        let Some((pid, start)) = owner_of(&dir, name) else {
+        let Some(owner) = owner_of(&dir, name) else {
             continue;
         };
-        let alive = start_of(pid).is_some_and(|now| now == start);
-        if alive || DirLock::try_take(&dir)?.is_none() {
-            return Err(Error::refused(
-                out.join(name.as_str()),
-                format!(
+        let pid = owner.pid;
+        let refused = |why: String| Err(Error::refused(out.join(name.as_str()), why));
+        let mine = machine();
+        let here = owner.machine.as_ref().map(|machine| *machine == mine);
+        let alive = start_of(pid).is_some_and(|now| now == owner.start) && here != Some(false);
+        match DirLock::try_take(&dir)? {
+            Some(lock) if !alive && (lock.keeps_out() || here == Some(true)) => {}
+            Some(_) if !alive => {
+                return refused(format!(
+                    "a process of another machine or container may be writing this cache now (in {}): \
+                     this file system has no locks that tell; remove that folder if there is none",
+                    dir.display()
+                ));
+            }
+            _ => {
+                return refused(format!(
                     "process {pid} is writing this cache now (in {}): wait for it, or end it",
                     dir.display()
-                ),
-            ));
+                ));
+            }
         }
         found.push(Leftover { dir, pid });
     }
@@ -150,16 +165,41 @@ fn stem(name: &SourceName) -> String {
     format!(".{}~{:016x}.", start.unwrap_or_default(), cache_id_of(name))
 }
 
-fn owner_of(dir: &Path, name: &SourceName) -> Option<(u32, u64)> {
+/// Whose a staging folder is, by its name.
+#[derive(Debug, Eq, PartialEq)]
+struct Owner {
+    pid: u32,
+    start: u64,
+    machine: Option<String>,
+}
+
+fn owner_of(dir: &Path, name: &SourceName) -> Option<Owner> {
     let unique = dir
         .file_name()?
         .to_str()?
         .strip_suffix(STAGING_SUFFIX)?
         .strip_prefix(&stem(name))?;
     let mut parts = unique.split('-');
-    let owner = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let (pid, start) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     parts.next()?.parse::<u64>().ok()?;
-    parts.next().is_none().then_some(owner)
+    let machine = parts.next().map(str::to_owned);
+    parts.next().is_none().then_some(Owner {
+        pid,
+        start,
+        machine,
+    })
+}
+
+/// A word for this boot of this machine, and the container in it: where process numbers mean the same.
+fn machine() -> String {
+    let boot = storage::read_small(Path::new("/proc/sys/kernel/random/boot_id"), 64);
+    let mut what = boot.unwrap_or_default();
+    let container = storage::stat(Path::new("/proc/self/ns/pid"));
+    let container = container.map_or(0, |found| found.identity.inode);
+    what.extend(container.to_string().into_bytes());
+    let mut word = Sha256Digest::of(&what).to_string();
+    word.truncate(12);
+    word
 }
 
 /// When process `pid` began, in clock ticks since boot; `None` when there is no such process.
@@ -227,11 +267,16 @@ mod tests {
         let other = format!("{}y", "x".repeat(254));
         let dir = PathBuf::from(format!("{}7-8-9{STAGING_SUFFIX}", stem(&name(&long))));
         assert!(dir.as_os_str().len() <= 255);
-        assert_eq!(owner_of(&dir, &name(&long)), Some((7, 8)));
+        let owner = |pid, start| Owner {
+            pid,
+            start,
+            machine: None,
+        };
+        assert_eq!(owner_of(&dir, &name(&long)), Some(owner(7, 8)));
         assert_eq!(owner_of(&dir, &name(&other)), None);
         let dotted = PathBuf::from(format!(".a.1-2-3.4-5-6{STAGING_SUFFIX}"));
         assert_eq!(owner_of(&dotted, &name("a")), None);
-        assert_eq!(owner_of(&dotted, &name("a.1-2-3")), Some((4, 5)));
+        assert_eq!(owner_of(&dotted, &name("a.1-2-3")), Some(owner(4, 5)));
     }
 
     #[test]
