@@ -158,6 +158,16 @@ impl Cache {
         self.shards.place(shard)
     }
 
+    /// Whether each file lies on a file system that is known to note each change in a ctime that nobody
+    /// can set.
+    #[must_use]
+    pub fn keeps_ctime(&self) -> bool {
+        let files = &self.files;
+        let tables = [&files.manifest, &files.metadata, &files.index];
+        let shards = (0..self.manifest.shards.len()).filter_map(|n| self.shards.place(n));
+        tables.into_iter().chain(shards).all(Place::keeps_ctime)
+    }
+
     /// The folder, held since the cache was opened.
     #[must_use]
     pub fn folder(&self) -> &Folder {

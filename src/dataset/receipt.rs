@@ -89,7 +89,9 @@ impl Receipts {
                 }
                 Err(why) => {
                     log::info!("{shown}: all files are to be hashed: {why}");
-                    if let Some(files) = files_now(&entry.cache) {
+                    if entry.cache.keeps_ctime()
+                        && let Some(files) = files_now(&entry.cache)
+                    {
                         self.before.insert(entry.position, files);
                     }
                 }
@@ -116,6 +118,11 @@ impl Receipts {
 
     /// When the files were hashed that the cache has now; or why nobody knows.
     fn holds(&self, cache: &Cache) -> Result<SystemTime, String> {
+        if !cache.keeps_ctime() {
+            let why = "its file system is not known to note each change in a time that nobody can set (ctime): \
+                       no receipt is taken or left";
+            return Err(why.to_owned());
+        }
         let (path, folder_sha256) = self.place(cache).map_err(|error| error.chain())?;
         if !storage::exists(&path) {
             return Err("there is no receipt".to_owned());

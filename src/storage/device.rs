@@ -27,8 +27,9 @@ const UNNUMBERED: [u64; 6] = [
     0xfe53_4d42, // SMB 2
 ];
 
-/// File systems whose ctime is set by the system that keeps it, at each change.
-const KEEPS_CTIME: [u64; 7] = [
+/// File systems whose ctime is set by the system that keeps it, at each change. Those that lie over others
+/// (FUSE, overlay) keep what these keep, which is not known here.
+const KEEPS_CTIME: [u64; 10] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
     0x9123_683e, // Btrfs
@@ -36,6 +37,9 @@ const KEEPS_CTIME: [u64; 7] = [
     0x0102_1994, // tmpfs
     0x2fc1_2fc1, // ZFS
     0xca45_1a4e, // bcachefs
+    0x6969,      // NFS: by the protocol, the server
+    0x00c3_6400, // Ceph
+    0x0bd0_0bd0, // Lustre
 ];
 
 /// File systems without files of their own.

@@ -176,12 +176,6 @@ impl Folder {
         a.device == b.device && (a.inode == b.inode || !a.kind.numbered)
     }
 
-    /// Whether the file system is known to note each change of a file in its ctime.
-    #[must_use]
-    pub fn keeps_ctime(&self) -> bool {
-        self.dir.kind.keeps_ctime
-    }
-
     /// The paths of all entries, ordered bytewise by name, below the path as it was given.
     ///
     /// # Errors
@@ -222,13 +216,14 @@ impl Folder {
             }
             _ => (Arc::clone(&self.dir), OsString::from(name)),
         };
-        let info = look(&shown, &found.file, &dir)?;
+        let (info, kind) = look(&shown, &found.file, &dir)?;
         check_links(&shown, &found.links, info.uid, Some(self.owner))?;
         Ok(Place {
             shown,
             dir,
             name,
             info,
+            keeps_ctime: kind.keeps_ctime,
         })
     }
 
@@ -296,6 +291,7 @@ pub struct Place {
     dir: Arc<HeldDir>,
     name: OsString,
     info: FileInfo,
+    keeps_ctime: bool,
 }
 
 impl Place {
@@ -320,7 +316,7 @@ impl Place {
     /// Whether the file system is known to note each change of the file in its ctime.
     #[must_use]
     pub fn keeps_ctime(&self) -> bool {
-        self.dir.kind.keeps_ctime
+        self.keeps_ctime
     }
 
     /// Opens the file, which must be the one that it was at first.
@@ -346,7 +342,7 @@ impl Place {
     fn open_if(&self, check: impl Fn(FileIdentity) -> Result<()>) -> Result<StoredFile> {
         let dir = self.dir.get().map_err(|source| self.failed(source))?;
         let place = self.place(&dir)?;
-        check(look(&self.shown, &place, &self.dir)?.identity)?;
+        check(look(&self.shown, &place, &self.dir)?.0.identity)?;
         let open = match reopen(place.as_fd()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let flags = READING | OFlags::NOFOLLOW;
@@ -356,7 +352,7 @@ impl Place {
         };
         let open = open.map_err(|source| self.failed(source))?;
         // Without /proc another file may have come to the name since.
-        let info = look(&self.shown, &open, &self.dir)?;
+        let (info, _) = look(&self.shown, &open, &self.dir)?;
         check(info.identity)?;
         Ok(StoredFile::of(File::from(open), info))
     }
@@ -390,7 +386,7 @@ impl Place {
 }
 
 /// What lies at a place, before it is opened: a regular file that a disk holds.
-fn look(shown: &Path, place: &OwnedFd, dir: &HeldDir) -> Result<FileInfo> {
+fn look(shown: &Path, place: &OwnedFd, dir: &HeldDir) -> Result<(FileInfo, FsKind)> {
     let failed = |source| Error::io(shown, "stat", source);
     let file = File::from(place.try_clone().map_err(failed)?);
     let meta = file.metadata().map_err(failed)?;
@@ -405,7 +401,7 @@ fn look(shown: &Path, place: &OwnedFd, dir: &HeldDir) -> Result<FileInfo> {
         let why = "it lies on a file system of the kernel, whose files change as they are read";
         return Err(Error::refused(shown, why));
     }
-    Ok(FileInfo::new(&meta, kind.numbered))
+    Ok((FileInfo::new(&meta, kind.numbered), kind))
 }
 
 pub(super) fn not_a_file(shown: &Path, meta: &Metadata) -> Error {

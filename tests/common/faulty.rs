@@ -250,7 +250,8 @@ impl Disk {
             blocks: found.blocks(),
             atime: time(found.atime(), found.atime_nsec()),
             mtime: time(found.mtime(), found.mtime_nsec()),
-            ctime: time(found.ctime(), found.ctime_nsec()),
+            // As sshfs: nothing tells of a change but a time that anybody can set.
+            ctime: time(found.mtime(), found.mtime_nsec()),
             crtime: SystemTime::UNIX_EPOCH,
             kind: kind(found.file_type()),
             perm: found.mode() as u16 & 0o7777,

@@ -2,11 +2,13 @@
 //! the kernel has forgotten a file.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
 
 use crate::common::faulty::FaultyDisk;
 use crate::common::fixture::Fixture;
-use crate::common::mount::{can_mount, program};
+use crate::common::mount::{can_mount, finish, program};
 use crate::common::noise::noise;
 use crate::live::{EIO, Place, limited};
 use crate::worker;
@@ -52,4 +54,61 @@ fn files_that_get_other_inode_numbers_are_served_on() {
         live.assert_sound();
         drop(live);
     }
+}
+
+#[test]
+fn a_file_system_without_a_ctime_of_its_own_gets_no_receipts() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let fixture = Fixture::new().v2().payloads([noise(2000, 1)]);
+    let cache = place.cache("below/cache", fixture);
+    let point = place.path().join("disk");
+    fs::create_dir(&point).unwrap();
+    let _disk = FaultyDisk::served_by(worker::disk(&place.path().join("below"), &point), &point);
+    let dirs: [PathBuf; 1] = [point.join("cache")];
+    let receipts = place.path().join("receipts");
+    // Files that changed a moment ago get no receipt anywhere.
+    let shard = cache.path(&cache.shard_file(0));
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
+    for file in [
+        "manifest.json",
+        "metadata.arrow",
+        "index.bin",
+        "shards/000000.bin",
+    ] {
+        set_modified(&cache.path(file), long_ago);
+    }
+    let by = || {
+        let mut by = program();
+        by.args(["--validate-cache", "-v", "--receipts"])
+            .arg(&receipts);
+        by
+    };
+    for _ in 0..2 {
+        let live = place.mount_dirs(by(), &dirs);
+        assert_eq!(live.status()["caches"][0]["validation"], "checksums");
+        assert!(live.log().contains("ctime"), "{}", live.log());
+        live.stop();
+        let left = fs::read_dir(&receipts).map_or(0, Iterator::count);
+        assert_eq!(left, 0);
+    }
+    let mut bytes = fs::read(&shard).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&shard, bytes).unwrap();
+    set_modified(&shard, long_ago);
+    let mut command = by();
+    let output = finish(
+        command
+            .arg(&dirs[0])
+            .arg(place.point())
+            .stderr(Stdio::piped()),
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+fn set_modified(path: &Path, at: SystemTime) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(at).unwrap();
 }
