@@ -14,7 +14,7 @@ need python3 python3
 need fusermount3 fuse3
 open_fuse_device
 if [ -z "${DATASETRT_BIN:-}" ]; then
-    cargo build --quiet --locked --bins
+    build_programs
     DATASETRT_BIN=${CARGO_TARGET_DIR:-target}/debug
 fi
 exec python3 scripts/chaos/main.py --bin "$DATASETRT_BIN" "$@"

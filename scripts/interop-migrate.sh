@@ -6,13 +6,14 @@
 # usage: scripts/interop-migrate.sh [VENV]     (VENV is made when missing; default: a temporary one)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/setup.sh
 
 reference=dataset-rt==0.4.8
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 venv=${1:-$work/venv}
 
-cargo build --quiet --locked --bin datasetrt
+build_programs
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check "$reference"
 

@@ -15,7 +15,7 @@ venv=${DATASETRT_VENV:-$target/interop-venv}
 python_with_reference "$venv"
 
 say "building"
-cargo build --quiet --locked
+build_programs
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

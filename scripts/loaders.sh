@@ -32,7 +32,7 @@ need rsync rsync
 need python3 python3
 
 say "building"
-cargo build --quiet --locked --bins
+build_programs
 bin=$(realpath "${CARGO_TARGET_DIR:-target}")/debug
 
 work=$(mktemp -d)

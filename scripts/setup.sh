@@ -15,6 +15,10 @@ need() {
     fi
 }
 
+# The programs, of a debug build. Together with a test they have the same features as for all tests, so that
+# nothing is built that the tests have built.
+build_programs() { cargo build --quiet --locked --bins --test docs; }
+
 # Ordinary users can open the device on most systems; where they cannot, root lets them.
 open_fuse_device() {
     if [ ! -e /dev/fuse ]; then

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 
+from links import LinkAttacks
 from stock import MARK, STRIDE
 
 
@@ -33,15 +34,16 @@ class Pain:
         self._shared.hurt(self._cache.position, self.lasting)
 
 
-class Attacks:
+class Attacks(LinkAttacks):
     """All kinds of attack on files."""
 
-    def __init__(self, random, shared, caches, log):
+    def __init__(self, random, shared, caches, secret, log):
         self.random = random
         self.pains = [Pain(shared, cache) for cache in caches]
         self.cut = [cache for cache in caches if cache.fate == "cut"]
         self.flipped = [cache for cache in caches if cache.fate == "flip"]
         self.log = log
+        self.secret = secret
         self.hashing = False
         self._busy = set()
         self._undo = []

@@ -1,6 +1,7 @@
 """The daemon under attack: its memory limit, start, end, and what it holds."""
 
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -68,23 +69,28 @@ def take_away(point, lazily=True):
 
 
 class Daemon:
-    """A mount, ready when this is made."""
+    """A mount, ready when this is made; `files` limits its descriptors."""
 
-    def __init__(self, program, work, group, caches, point, options):
+    def __init__(self, program, work, group, caches, point, options, files):
         ready, told = os.pipe()
         self.log = work / "daemon.log"
         self.point = point
         command = [
             program, "-f", "--ready-fd", str(told), "--skip-invalid", "--log-file", self.log,
             "--view", "all={cache_id}/{sample_id:05}", *options,
-            *(cache.folder for cache in caches), point,
+            *(cache.folder for cache in caches), work / "newcomers", point,
         ]
+        if os.geteuid() == 0:
+            command.insert(1, "--allow-other")
         environment = os.environ | {"TMPDIR": str(work / "tmp"), "XDG_CACHE_HOME": str(work / "receipts")}
         environment.pop("RUST_LOG", None)
         def begin():
             group.enter()
             # A hang-up that this program ignores, as under nohup, the daemon would ignore as well.
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            if files:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+                resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
 
         with open(work / "daemon.err", "ab") as said:
             self.process = subprocess.Popen(

@@ -15,6 +15,7 @@ import daemon
 import stock
 from attacks import Attacks
 from daemon import PATIENCE, Daemon, MemoryGroup, describe, is_mounted, read, take_away, wait_for
+from neighbours import NEIGHBOURS, Neighbours
 from readers import Reader
 from shared import KINDS, READERS, Shared
 
@@ -24,7 +25,8 @@ SLACK = 8 * MIB
 # Decoded payloads are held for 30 s without use.
 IDLE = 45
 # The cut of a mapped file lasts until the next start, so the others would not be seen to heal.
-FILE_ATTACKS = 4 * ("cut_shard", "replace_shard", "flip", "flip") + ("cut_index", "cut_metadata")
+FILE_ATTACKS = 4 * ("cut_shard", "replace_shard", "swap_link", "flip", "flip") + ("cut_index", "cut_metadata")
+SECRET = b"what only root may read\n" * 4096
 
 
 def say(text):
@@ -48,7 +50,11 @@ class Run:
         for program in ("datasetrt", "datasetrt-mount"):
             shutil.copy2(options.bin / program, work / "bin")
         self.caches = stock.make(work, work / "bin" / "datasetrt", options.seed)
-        self.files = Attacks(self.random, self.shared, self.caches, self.note)
+        secret = work / "secret"
+        secret.write_bytes(SECRET)
+        secret.chmod(0o600)
+        self.files = Attacks(self.random, self.shared, self.caches, secret, self.note)
+        self.neighbours = Neighbours(self.random, work, self.point, self.caches, secret, self.note)
         self.readers = {}
         self.daemon = None
         self.former = []  # daemons that were unmounted while files were open
@@ -72,15 +78,20 @@ class Run:
     # The daemon.
 
     def start(self, cache_memory=None, validate=None):
+        fresh = cache_memory is not None
         cache_memory = cache_memory or self.random.choice((4, 16, 48))
         validate = validate or self.random.choice(("none", "none", "access", "startup"))
         options = ["--cache-memory", f"{cache_memory}MiB"]
         if validate != "none":
             options.append(f"--validate-cache={validate}")
         self.cache_memory = cache_memory * MIB
-        self.note(f"start {options}")
-        self.daemon = Daemon(self.work / "bin" / "datasetrt-mount", self.work, self.group, self.caches, self.point, options)
-        self.files.started_anew(hashing=validate == "access")
+        # As ulimit does.
+        files = None if fresh else self.random.choice((None, 64, 256))
+        self.note(f"start {options}, at most {files} descriptors")
+        program = self.work / "bin" / "datasetrt-mount"
+        self.daemon = Daemon(program, self.work, self.group, self.caches, self.point, options, files)
+        # A shard that changes after it was found right is hashed again.
+        self.files.started_anew(hashing=validate != "none")
         # In the test of this test a reader has to find the spoiled byte, and a check could be before it.
         self.checks = self.random.random() < 0.3 and not self.options.self_test
 
@@ -265,8 +276,12 @@ class Run:
             self.begin_migration()
         elif what < 0.85:
             self.squeeze()
-        elif what < 0.9:
+        elif what < 0.88:
             self.begin_check()
+        elif what < 0.95:
+            name = self.random.choice(NEIGHBOURS)
+            self.count(name)
+            getattr(self.neighbours, name)()
         else:
             self.kill_reader()
 
