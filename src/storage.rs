@@ -139,10 +139,14 @@ pub struct FileInfo {
 impl FileInfo {
     fn new(meta: &fs::Metadata, numbered: bool) -> Self {
         let nanos = u32::try_from(meta.mtime_nsec()).unwrap_or(0);
-        let mtime = match u64::try_from(meta.mtime()) {
-            Ok(after) => SystemTime::UNIX_EPOCH + Duration::new(after, nanos),
-            Err(_) => SystemTime::UNIX_EPOCH,
+        // Before 1970 too: the nanoseconds always count forward.
+        let whole = Duration::from_secs(meta.mtime().unsigned_abs());
+        let seconds = match meta.mtime() {
+            0.. => SystemTime::UNIX_EPOCH.checked_add(whole),
+            _ => SystemTime::UNIX_EPOCH.checked_sub(whole),
         };
+        let mtime = seconds.and_then(|at| at.checked_add(Duration::from_nanos(nanos.into())));
+        let mtime = mtime.unwrap_or(SystemTime::UNIX_EPOCH);
         Self {
             identity: FileIdentity {
                 device: meta.dev(),

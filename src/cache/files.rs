@@ -10,6 +10,10 @@ use crate::format::manifest::{MAX_MANIFEST_LEN, Manifest, ManifestFault, ShardEn
 use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR};
 use crate::storage::{self, Folder, OpenFileLimit, Place};
 
+/// What cannot be done when a shard is missing.
+const MISSING_SHARD: &str =
+    "find this shard, which manifest.json lists: copy the cache again, with all its files";
+
 /// The folder, and where each of its files lies.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -69,13 +73,25 @@ fn missing(error: Error, file: impl FnOnce() -> PathBuf) -> Error {
 pub(super) fn shards_of(folder: &Folder, manifest: &Manifest) -> Result<Folder> {
     let first = manifest.shards.first();
     let first = first.map_or("", |shard| shard.name.as_str());
-    let opened = folder.folder(SHARDS_DIR);
-    opened.map_err(|error| missing(error, || folder.path().join(SHARDS_DIR).join(first)))
+    folder.folder(SHARDS_DIR).map_err(|error| match error {
+        Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+            let first = folder.path().join(SHARDS_DIR).join(first);
+            Error::io(first, MISSING_SHARD, source)
+        }
+        other => other,
+    })
 }
 
 /// A shard is a file of the length that the manifest says.
 pub(super) fn find_shard(folder: &Folder, shard: &ShardEntry) -> Result<Place> {
-    let place = folder.file(shard.name.as_str())?;
+    let place = folder
+        .file(shard.name.as_str())
+        .map_err(|error| match error {
+            Error::Io { path, source, .. } if source.kind() == ErrorKind::NotFound => {
+                Error::io(path, MISSING_SHARD, source)
+            }
+            other => other,
+        })?;
     let len = place.info().identity.len;
     if len != shard.byte_len {
         return Err(Fault::new(

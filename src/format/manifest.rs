@@ -1,11 +1,13 @@
 //! `manifest.json` (docs/format.md, "manifest.json"): formats 2 and 3 are read through separate
 //! structures and become one checked [`Manifest`].
 
-use std::collections::HashSet;
-use std::fmt;
+mod members;
 
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
+
+use members::{COUNT, Members, NUMBER, TEXT, shown, wrong};
 
 use super::digest::Sha256Digest;
 use super::record::Compression;
@@ -163,11 +165,14 @@ impl Manifest {
     /// [`ManifestFault::Version`] for another version; [`ManifestFault::Fault`] for everything that
     /// is not the JSON object of that version.
     pub fn parse(bytes: &[u8]) -> Result<Self, ManifestFault> {
-        let probe: VersionProbe = serde_json::from_slice(bytes).map_err(|e| syntax(&e))?;
-        match probe.version.as_deref() {
-            Some("2") => ManifestV2::deserialize_from(bytes)?.check(),
-            Some("3") => ManifestV3::deserialize_from(bytes)?.check(),
-            Some(other) => Err(ManifestFault::Version(other.to_owned())),
+        let text = std::str::from_utf8(bytes)
+            .map_err(|error| wrong("UTF-8 text", "", error.to_string()))?;
+        let members = Members::of_manifest(text)?;
+        members.refuse_twins()?;
+        match members.spelled("format_version") {
+            Some("2") => Ok(read_v2(&members)?),
+            Some("3") => Ok(read_v3(&members)?),
+            Some(other) => Err(ManifestFault::Version(shown(other))),
             None => Err(Fault::new(FaultKind::Manifest, "a key format_version", "none").into()),
         }
     }
@@ -199,137 +204,57 @@ impl Manifest {
     }
 }
 
-fn syntax(error: &serde_json::Error) -> Fault {
-    Fault::new(
-        FaultKind::Manifest,
-        "a JSON object with the keys of its format version",
-        error.to_string(),
-    )
-}
-
-/// The top level of a manifest of any version: the spelling of its version, and that no key occurs
-/// twice.
-struct VersionProbe {
-    version: Option<String>,
-}
-
-impl<'de> Deserialize<'de> for VersionProbe {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Keys;
-        impl<'de> Visitor<'de> for Keys {
-            type Value = VersionProbe;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<VersionProbe, A::Error> {
-                let mut version = None;
-                let mut seen = HashSet::new();
-                while let Some(key) = map.next_key::<String>()? {
-                    if key == "format_version" {
-                        let text: &serde_json::value::RawValue = map.next_value()?;
-                        version = Some(text.get().to_owned());
-                    } else {
-                        map.next_value::<IgnoredAny>()?;
-                    }
-                    if !seen.insert(key.clone()) {
-                        let twice = format!("duplicate key {key:?}");
-                        return Err(serde::de::Error::custom(twice));
-                    }
-                }
-                Ok(VersionProbe { version })
-            }
-        }
-        deserializer.deserialize_map(Keys)
-    }
-}
-
 /// Format 2 as it stands in the file.
-#[derive(Deserialize)]
-struct ManifestV2 {
-    source_name: String,
-    sample_count: u64,
-    metadata_schema: Vec<Field>,
-    metadata_sha256: String,
-    index_sha256: String,
-    shards: Vec<RawShard>,
+fn read_v2(members: &Members<'_>) -> Result<Manifest, Fault> {
+    read(members, FormatVersion::V2, None)
 }
 
 /// Format 3 as it stands in the file.
-#[derive(Deserialize)]
-struct ManifestV3 {
-    cache_id: u64,
-    source_name: String,
-    sample_count: u64,
-    metadata_schema: Vec<Field>,
-    metadata_sha256: String,
-    index_sha256: String,
-    shards: Vec<RawShard>,
+fn read_v3(members: &Members<'_>) -> Result<Manifest, Fault> {
+    let cache_id = members.value("cache_id", COUNT)?;
+    read(members, FormatVersion::V3, Some(cache_id))
 }
 
-#[derive(Deserialize)]
-struct RawShard {
-    name: String,
-    uncompressed_byte_len: u64,
-    byte_len: u64,
-    compression: RawCompression,
-    sha256: String,
+const SHARD_KEYS: [&str; 5] = [
+    "name",
+    "uncompressed_byte_len",
+    "byte_len",
+    "compression",
+    "sha256",
+];
+
+/// What both have.
+fn read(
+    members: &Members<'_>,
+    version: FormatVersion,
+    cache_id: Option<u64>,
+) -> Result<Manifest, Fault> {
+    Ok(Manifest {
+        version,
+        cache_id,
+        source_name: members.value("source_name", TEXT)?,
+        sample_count: members.value("sample_count", COUNT)?,
+        schema: read_schema(members)?,
+        metadata_sha256: read_digest(members, "metadata_sha256")?,
+        index_sha256: read_digest(members, "index_sha256")?,
+        shards: members
+            .objects("shards", &SHARD_KEYS)?
+            .map(|shard| read_shard(&shard?))
+            .collect::<Result<_, Fault>>()?,
+    })
 }
 
-#[derive(Deserialize)]
-struct RawCompression {
-    algo: RawAlgo,
-    ratio: f64,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum RawAlgo {
-    None,
-    Lz4,
-}
-
-trait Parsed: Sized + for<'de> Deserialize<'de> {
-    fn deserialize_from(bytes: &[u8]) -> Result<Self, Fault> {
-        serde_json::from_slice(bytes).map_err(|error| syntax(&error))
-    }
-}
-
-impl Parsed for ManifestV2 {}
-impl Parsed for ManifestV3 {}
-
-impl ManifestV2 {
-    fn check(self) -> Result<Manifest, ManifestFault> {
-        Ok(Manifest {
-            version: FormatVersion::V2,
-            cache_id: None,
-            source_name: self.source_name,
-            sample_count: self.sample_count,
-            schema: check_schema(self.metadata_schema)?,
-            metadata_sha256: check_digest("metadata_sha256", &self.metadata_sha256)?,
-            index_sha256: check_digest("index_sha256", &self.index_sha256)?,
-            shards: check_shards(self.shards)?,
-        })
-    }
-}
-
-impl ManifestV3 {
-    fn check(self) -> Result<Manifest, ManifestFault> {
-        Ok(Manifest {
-            version: FormatVersion::V3,
-            cache_id: Some(self.cache_id),
-            source_name: self.source_name,
-            sample_count: self.sample_count,
-            schema: check_schema(self.metadata_schema)?,
-            metadata_sha256: check_digest("metadata_sha256", &self.metadata_sha256)?,
-            index_sha256: check_digest("index_sha256", &self.index_sha256)?,
-            shards: check_shards(self.shards)?,
-        })
-    }
-}
-
-fn check_schema(schema: Vec<Field>) -> Result<Vec<Field>, Fault> {
+fn read_schema(members: &Members<'_>) -> Result<Vec<Field>, Fault> {
+    let fields = members
+        .objects("metadata_schema", &["name", "kind"])?
+        .map(|field| {
+            let field = field?;
+            Ok(Field {
+                name: field.value("name", TEXT)?,
+                kind: field.value("kind", "\"bool\", \"int\", \"float\" or \"string\"")?,
+            })
+        });
+    let schema: Vec<Field> = fields.collect::<Result<_, Fault>>()?;
     let mut names = HashSet::new();
     for field in &schema {
         if !names.insert(field.name.as_str()) {
@@ -344,38 +269,37 @@ fn check_schema(schema: Vec<Field>) -> Result<Vec<Field>, Fault> {
     Ok(schema)
 }
 
-fn check_digest(key: &str, text: &str) -> Result<Sha256Digest, Fault> {
-    Sha256Digest::from_hex(text).ok_or_else(|| {
-        Fault::new(
-            FaultKind::Manifest,
-            format!("64 lower-case hexadecimal digits in {key}"),
-            format!("{text:?}"),
-        )
+fn read_digest(members: &Members<'_>, key: &str) -> Result<Sha256Digest, Fault> {
+    const DIGEST: &str = "64 lower-case hexadecimal digits";
+    let text: String = members.value(key, DIGEST)?;
+    Sha256Digest::from_hex(&text)
+        .ok_or_else(|| wrong(DIGEST, &members.path(key), format!("{:?}", shown(&text))))
+}
+
+fn read_shard(shard: &Members<'_>) -> Result<ShardEntry, Fault> {
+    let name = ShardName::new(shard.value("name", TEXT)?).map_err(|mut fault| {
+        fault.expected = format!("{} to be {}", shard.path("name"), fault.expected);
+        fault
+    })?;
+    let compression = shard.object("compression", &["algo", "ratio"])?;
+    Ok(ShardEntry {
+        name,
+        decoded_len: shard.value("uncompressed_byte_len", COUNT)?,
+        byte_len: shard.value("byte_len", COUNT)?,
+        compression: match compression.value("algo", "\"none\" or \"lz4\"")? {
+            RawAlgo::None => Compression::None,
+            RawAlgo::Lz4 => Compression::Lz4,
+        },
+        ratio: compression.value("ratio", NUMBER)?,
+        sha256: read_digest(shard, "sha256")?,
     })
 }
 
-fn check_shards(shards: Vec<RawShard>) -> Result<Vec<ShardEntry>, Fault> {
-    shards
-        .into_iter()
-        .enumerate()
-        .map(|(n, shard)| {
-            let name = ShardName::new(shard.name).map_err(|mut fault| {
-                fault.expected = format!("shards[{n}].name to be {}", fault.expected);
-                fault
-            })?;
-            Ok(ShardEntry {
-                sha256: check_digest(&format!("shards[{n}].sha256"), &shard.sha256)?,
-                name,
-                decoded_len: shard.uncompressed_byte_len,
-                byte_len: shard.byte_len,
-                compression: match shard.compression.algo {
-                    RawAlgo::None => Compression::None,
-                    RawAlgo::Lz4 => Compression::Lz4,
-                },
-                ratio: shard.compression.ratio,
-            })
-        })
-        .collect()
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RawAlgo {
+    None,
+    Lz4,
 }
 
 #[derive(Serialize)]
@@ -472,6 +396,75 @@ mod tests {
             assert!(Manifest::parse(text("2", twice).as_bytes()).is_err());
         }
         assert!(Manifest::parse(text("2", r#""zz": {"a": 1, "a": 2},"#).as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn a_value_of_a_wrong_type_or_range_is_told_with_its_key_and_what_is_there() {
+        let good: serde_json::Value =
+            serde_json::from_str(&text("3", r#""cache_id": 7,"#)).unwrap();
+        let keys = [
+            "/cache_id",
+            "/source_name",
+            "/sample_count",
+            "/metadata_schema",
+            "/metadata_schema/0",
+            "/metadata_schema/0/name",
+            "/metadata_schema/0/kind",
+            "/metadata_sha256",
+            "/index_sha256",
+            "/shards",
+            "/shards/0",
+            "/shards/0/name",
+            "/shards/0/uncompressed_byte_len",
+            "/shards/0/byte_len",
+            "/shards/0/compression",
+            "/shards/0/compression/algo",
+            "/shards/0/compression/ratio",
+            "/shards/0/sha256",
+        ];
+        for pointer in keys {
+            let value = good.pointer(pointer).unwrap();
+            // As messages call it.
+            let key = pointer[1..].replace("/0", "[0]").replace('/', ".");
+            for bad in [
+                "-1",
+                "1.5",
+                "18446744073709551616",
+                "null",
+                "\"\\u00e9\"",
+                "[1]",
+                "{}",
+                "true",
+            ] {
+                if (value.is_string() && bad.starts_with('"') && !key.contains("sha256"))
+                    || (key.ends_with("ratio") && bad.parse::<f64>().is_ok())
+                {
+                    continue;
+                }
+                let mut wrong = good.clone();
+                *wrong.pointer_mut(pointer).unwrap() = serde_json::Value::from("HERE");
+                let wrong = wrong.to_string().replace("\"HERE\"", bad);
+                let Err(ManifestFault::Fault(fault)) = Manifest::parse(wrong.as_bytes()) else {
+                    panic!("{key}: {bad}");
+                };
+                assert_eq!(fault.kind, FaultKind::Manifest);
+                assert!(fault.expected.contains(&key), "{key}, {bad}: {fault}");
+                assert!(!fault.found.contains("line"), "{key}, {bad}: {fault}");
+            }
+            if pointer.ends_with('0') {
+                continue;
+            }
+            let mut without = good.clone();
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            let parent = without.pointer_mut(parent).unwrap();
+            parent.as_object_mut().unwrap().remove(name).unwrap();
+            let Err(ManifestFault::Fault(fault)) = Manifest::parse(without.to_string().as_bytes())
+            else {
+                panic!("without {key}");
+            };
+            assert!(fault.expected.ends_with(&key), "{fault}");
+            assert_eq!(fault.found, "no such key");
+        }
     }
 
     #[test]

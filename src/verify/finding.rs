@@ -1,5 +1,6 @@
 //! What a check found, in facts that a person and a program can read.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
@@ -211,14 +212,17 @@ impl Subject<'_> {
                 path,
                 action,
                 source,
-            } => with(
-                damage(Kind::Io, path),
-                &format!("to {action}"),
-                source.to_string(),
-            ),
+            } => {
+                let expected = match source.kind() {
+                    io::ErrorKind::NotFound => "a file that the cache needs",
+                    _ => "a file that can be read",
+                };
+                let found = format!("{source} (tried to {action})");
+                with(damage(Kind::Io, path), expected, found)
+            }
             Error::Incomplete { cache } => with(
                 damage(Kind::Incomplete, cache.join(MANIFEST_FILE)),
-                "a finished cache has one; it is written last",
+                "manifest.json, which is written last",
                 "none".to_owned(),
             ),
             Error::UnsupportedVersion { path, found } => {
@@ -235,7 +239,7 @@ impl Subject<'_> {
             ),
             Error::Refused { path, reason } => with(
                 damage(Kind::Refused, path),
-                "what a cache consists of",
+                "a file as a cache has it",
                 reason,
             ),
             Error::NoRoom { path, reason, .. } => {

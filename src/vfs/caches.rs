@@ -223,7 +223,11 @@ impl Shown {
         if let Some(link) = &mounted.link {
             self.by_link.insert(link.clone(), n);
         }
-        self.newest = self.newest.max(mounted.cache().index_info().mtime);
+        let mtime = mounted.cache().index_info().mtime;
+        self.newest = match self.count {
+            1 => mtime,
+            _ => self.newest.max(mtime),
+        };
     }
 
     /// A name under `/by-name` for each of `entries`: the escaped source name, and `~<cache_id>` after

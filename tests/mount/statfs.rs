@@ -1,4 +1,6 @@
-//! What df and its kind see.
+//! What df and stat see.
+
+use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::statvfs;
 
@@ -38,4 +40,31 @@ fn df_shows_all_bytes_and_files_and_nothing_free() {
     let (total, free) = usage.trim().split_once(' ').unwrap();
     assert!(total.parse::<u64>().unwrap() >= 4_000_000);
     assert_eq!(free, "0");
+}
+
+#[test]
+fn a_time_before_1970_is_shown_as_it_is() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let cache = place.cache("cache", Fixture::tiny().v2());
+    let index = std::fs::File::options()
+        .write(true)
+        .open(cache.path("index.bin"));
+    let early = std::time::SystemTime::UNIX_EPOCH - std::time::Duration::from_millis(86_400_250);
+    index.unwrap().set_modified(early).unwrap();
+    let live = place.mount(&[&cache]);
+    for path in [
+        "samples/0/0",
+        "samples/0",
+        "samples",
+        "by-name",
+        "caches/0/metadata.arrow",
+        "",
+    ] {
+        let found = std::fs::metadata(live.path(path)).unwrap();
+        let times = (found.mtime(), found.mtime_nsec());
+        assert_eq!(times, (-86_401, 750_000_000), "{path}");
+    }
 }
