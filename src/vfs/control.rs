@@ -3,6 +3,7 @@
 //! the file was looked up: whoever has it open reads one text to its end, unless he writes a command.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -10,23 +11,38 @@ use super::in_flight::takes_long;
 use super::node::{ControlFile, Node};
 use super::{Attr, FileKind, Ino, SetAttr, Ttl, Vfs, VfsError, Work, Written};
 
-/// Texts that are kept for those who looked them up. Whose text is kept no longer reads the present
-/// one.
-const KEPT: usize = 256;
+/// Texts that are kept for those who looked them up. Whose text is kept no longer, and who has begun it, gets
+/// an error for the rest.
+const KEPT: usize = 1024;
+
+/// Look-ups that have a number of their own at the same time.
+const VISITS: u32 = 1 << 22;
 
 /// A text and the time since which the file has it.
 type Text = (Arc<[u8]>, SystemTime);
 
+/// What a node of a control file holds.
+pub(super) enum Seen {
+    Text(Text),
+    /// It was looked up so long ago that its text is not kept any more.
+    Gone,
+}
+
 /// What control files that take commands held when they were looked up.
 #[derive(Debug, Default)]
-pub(super) struct SeenTexts(Mutex<VecDeque<(Node, Text)>>);
+pub(super) struct SeenTexts {
+    /// `None` for a node that was written: the next look takes what came of it.
+    kept: Mutex<VecDeque<(Node, Option<Text>)>>,
+    /// Look-ups by processes of other PID namespaces.
+    visits: AtomicU32,
+}
 
 impl SeenTexts {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Node, Text)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Node, Option<Text>)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, node: Node, text: Text) {
+    fn keep(&self, node: Node, text: Option<Text>) {
         let mut kept = self.lock();
         kept.retain(|(other, _)| *other != node);
         kept.push_back((node, text));
@@ -35,13 +51,9 @@ impl SeenTexts {
         }
     }
 
-    fn forget(&self, node: Node) {
-        self.lock().retain(|(other, _)| *other != node);
-    }
-
-    fn get(&self, node: Node) -> Option<Text> {
+    fn get(&self, node: Node) -> Option<Option<Text>> {
         let kept = self.lock();
-        let found = kept.iter().find(|(other, _)| *other == node);
+        let found = kept.iter().rev().find(|(other, _)| *other == node);
         found.map(|(_, text)| text.clone())
     }
 }
@@ -110,7 +122,7 @@ impl Vfs {
     ) -> Result<Written, VfsError> {
         let node = self.node(ino)?;
         // The writer's next look is at what came of it.
-        self.seen_texts.forget(node);
+        self.seen_texts.keep(node, None);
         match control_file(node) {
             Some(ControlFile::Caches) => self.command_rescan(data),
             Some(ControlFile::Migrate) => self.start_migration(data),
@@ -140,7 +152,10 @@ impl Vfs {
 
     /// Attributes of a control file that takes commands; `None` for all other nodes.
     pub(super) fn command_attr(&self, node: Node) -> Option<Attr> {
-        let (text, changed) = self.command_text(node)?;
+        let (text, changed) = match self.command_text(node)? {
+            Seen::Text(text) => text,
+            Seen::Gone => self.see_present(node)?,
+        };
         Some(Attr {
             perm: 0o600,
             ttl: Ttl::Never,
@@ -149,10 +164,23 @@ impl Vfs {
     }
 
     /// What such a file holds, and since when.
-    pub(super) fn command_text(&self, node: Node) -> Option<Text> {
-        let file = control_file(node)?;
-        let seen = self.seen_texts.get(node);
-        seen.or_else(|| self.present_text(file))
+    pub(super) fn command_text(&self, node: Node) -> Option<Seen> {
+        let file = control_file(node).filter(|file| file.takes_commands())?;
+        if let Node::ControlFile(_) | Node::Command { caller: 0, .. } = node {
+            return self.present_text(file).map(Seen::Text);
+        }
+        match self.seen_texts.get(node) {
+            Some(Some(text)) => Some(Seen::Text(text)),
+            Some(None) => self.see_present(node).map(Seen::Text),
+            None => Some(Seen::Gone),
+        }
+    }
+
+    /// The present text, from now on that of `node`.
+    pub(super) fn see_present(&self, node: Node) -> Option<Text> {
+        let text = self.present_text(control_file(node)?)?;
+        self.seen_texts.keep(node, Some(text.clone()));
+        Some(text)
     }
 
     fn present_text(&self, file: ControlFile) -> Option<Text> {
@@ -166,18 +194,31 @@ impl Vfs {
         }
     }
 
-    /// The node of a control file for the process that looks it up.
-    pub(super) fn control_node(&self, file: ControlFile, caller: u32) -> Node {
-        let busy = file == ControlFile::Migrate && self.migration.is_running();
-        if !file.takes_commands() || !busy && caller == 0 {
+    /// The node of a control file for the process that looks it up; without one, of nobody.
+    pub(super) fn control_node(&self, file: ControlFile, caller: Option<u32>) -> Node {
+        if !file.takes_commands() {
             return Node::ControlFile(file);
         }
-        let node = Node::Command { file, caller, busy };
-        if caller != 0
-            && let Some(text) = self.present_text(file)
-        {
-            self.seen_texts.keep(node, text);
-        }
+        let busy = file == ControlFile::Migrate && self.migration.is_running();
+        let node = match caller {
+            None if !busy => return Node::ControlFile(file),
+            None => {
+                return Node::Command {
+                    file,
+                    caller: 0,
+                    busy,
+                };
+            }
+            Some(0) => {
+                let number = self.seen_texts.visits.fetch_add(1, Ordering::Relaxed);
+                Node::Visit {
+                    file,
+                    number: number % VISITS,
+                }
+            }
+            Some(caller) => Node::Command { file, caller, busy },
+        };
+        self.see_present(node);
         node
     }
 }
@@ -190,7 +231,9 @@ pub(super) fn later_than(before: SystemTime) -> SystemTime {
 
 fn control_file(node: Node) -> Option<ControlFile> {
     match node {
-        Node::ControlFile(file) | Node::Command { file, .. } => Some(file),
+        Node::ControlFile(file) | Node::Command { file, .. } | Node::Visit { file, .. } => {
+            Some(file)
+        }
         _ => None,
     }
 }

@@ -7,6 +7,7 @@
 //! after these        a block for each cache that joined
 //! 2^32 - 2^27 - 2^20 control files that take commands, one for each process and state
 //! 2^32 - 2^20        texts of control files, in the order in which they were taken
+//! 2^32 - 2^10        logs, in the order in which they started
 //! 2^32 ..            blocks that do not fit below
 //! 2^52 .. 2^53       folders beyond the limit of their view
 //! ```
@@ -37,14 +38,19 @@ const VIEW_NODES: u64 = 1;
 /// Numbers of 32 bits end here.
 const END_32: u64 = 1 << 32;
 /// Texts that have a number of their own at the same time; many more than are kept.
-pub(super) const SNAPSHOTS: u64 = 1 << 20;
-const FIRST_SNAPSHOT: u64 = END_32 - SNAPSHOTS;
+pub(super) const SNAPSHOTS: u64 = (1 << 20) - LOGS;
+const FIRST_SNAPSHOT: u64 = FIRST_LOG - SNAPSHOTS;
+/// Logs that have a number of their own at the same time.
+pub(super) const LOGS: u64 = 1 << 10;
+const FIRST_LOG: u64 = END_32 - LOGS;
 /// The system gives processes numbers below this one (`PID_MAX_LIMIT`).
 const CALLERS: u64 = 1 << 22;
-/// For each process, two states of up to 16 files.
-const COMMANDS: u64 = CALLERS * 2 * 16;
+/// For each process, two states of each file from 0 on; for each look-up of a process that nobody knows, one
+/// of each file from the end on.
+const STATES: u64 = 32;
+const COMMANDS: u64 = CALLERS * STATES;
 const FIRST_COMMAND: u64 = FIRST_SNAPSHOT - COMMANDS;
-const _: () = assert!(ControlFile::ALL.len() <= 16);
+const _: () = assert!(ControlFile::ALL.len() as u64 * 3 <= STATES);
 /// Folders beyond the limit of their view: the view's number above 32 bits for the folder's.
 const FIRST_SURPLUS: u64 = 1 << 52;
 /// Folders of views get at most what is left below this number, so that caches can join below 2^32.
@@ -136,7 +142,12 @@ impl Inodes {
                 let state = file.number() << 1 | u64::from(busy);
                 FIRST_COMMAND + (state * CALLERS + u64::from(caller) % CALLERS)
             }
+            Node::Visit { file, number } => {
+                let state = STATES - 1 - file.number();
+                FIRST_COMMAND + (state * CALLERS + u64::from(number) % CALLERS)
+            }
             Node::Snapshot(n) => FIRST_SNAPSHOT + n % SNAPSHOTS,
+            Node::Log(n) => FIRST_LOG + n % LOGS,
             Node::SampleDir(slot) => self.in_cache(slot, 0),
             Node::CacheDir(slot) => self.in_cache(slot, 1),
             Node::Manifest(slot) => self.in_cache(slot, 2),
@@ -190,13 +201,23 @@ impl Inodes {
                     (number - FIRST_COMMAND) / CALLERS,
                     (number - FIRST_COMMAND) % CALLERS,
                 );
+                let takes_commands = |file: &ControlFile| file.takes_commands();
+                if let Some(file) = ControlFile::of(STATES - 1 - state) {
+                    return Some(Node::Visit {
+                        file: Some(file).filter(takes_commands)?,
+                        number: u32::try_from(caller).ok()?,
+                    });
+                }
                 return Some(Node::Command {
-                    file: ControlFile::of(state >> 1).filter(|file| file.takes_commands())?,
+                    file: ControlFile::of(state >> 1).filter(takes_commands)?,
                     caller: u32::try_from(caller).ok()?,
                     busy: state & 1 != 0,
                 });
             }
-            FIRST_SNAPSHOT..END_32 => return Some(Node::Snapshot(number - FIRST_SNAPSHOT)),
+            FIRST_SNAPSHOT..FIRST_LOG => {
+                return Some(Node::Snapshot(number - FIRST_SNAPSHOT));
+            }
+            FIRST_LOG..END_32 => return Some(Node::Log(number - FIRST_LOG)),
             FIRST_SURPLUS.. => return self.surplus(number - FIRST_SURPLUS),
             _ => {}
         }
@@ -343,12 +364,17 @@ mod tests {
             Node::JoinedTable,
             Node::Snapshot(0),
             Node::Snapshot(SNAPSHOTS - 1),
+            Node::Log(0),
+            Node::Log(LOGS - 1),
         ];
         nodes.extend(ControlFile::ALL.map(Node::ControlFile));
         let commands = ControlFile::ALL.into_iter();
         for file in commands.filter(|file| file.takes_commands()) {
             for (caller, busy) in [(0, true), (1, false), ((1 << 22) - 1, true)] {
                 nodes.push(Node::Command { file, caller, busy });
+            }
+            for number in [0, 1, (1 << 22) - 1] {
+                nodes.push(Node::Visit { file, number });
             }
         }
         nodes

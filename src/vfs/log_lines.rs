@@ -1,66 +1,167 @@
-//! `/.control/log`: the last lines of the log.
+//! `/.control/log`: the last lines of the log, as a file that only grows while somebody follows it.
+//!
+//! Once it is long it starts anew with its last lines, as another file (another inode number), like a log
+//! that is rotated. Who still has the one before open reads on there: each shows the same lines, from
+//! its own start on.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
-/// Lines that are kept, bytes that they take together, and bytes of one line; what is longer is cut.
+use super::control::later_than;
+use super::inodes::LOGS;
+use super::node::{ControlFile, Node};
+use super::{Attr, FileKind, Ttl, Vfs, VfsError};
+
+/// Lines that a new file starts with, bytes that they take together, and bytes of one line; what is longer
+/// is cut.
 const LINES: usize = 1000;
 const BYTES: usize = 256 << 10;
 const LINE_BYTES: usize = 4 << 10;
+/// Bytes of one file; then it starts anew.
+const MAX_BYTES: usize = 1 << 20;
 /// What ends a line that was cut.
 const CUT: &str = "...";
+/// Files that are known at the same time, fewer than have numbers.
+const KNOWN: usize = 512;
+const _: () = assert!((KNOWN as u64) < LOGS);
 
-/// The last 1,000 lines of a log, at most 256 KiB. Whoever writes the log gives each line here too.
-#[derive(Debug, Default)]
-pub struct LogLines {
-    kept: Mutex<Kept>,
-    /// Lines ever noted.
-    noted: AtomicU64,
+/// The last lines of a log: 1,000 or 256 KiB at least, 1 MiB at most. Whoever writes the log gives each line
+/// here too.
+#[derive(Debug)]
+pub struct LogLines(Mutex<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    text: VecDeque<u8>,
+    /// Bytes that came before `text`.
+    gone: u64,
+    /// Number of the present file.
+    file: u64,
+    /// How many bytes came before each file that is known; the last is the present one.
+    starts: VecDeque<u64>,
+    /// Since when the last line is there.
+    changed: SystemTime,
 }
 
-#[derive(Debug, Default)]
-struct Kept {
-    lines: VecDeque<String>,
-    /// Of all lines with their ends.
-    bytes: usize,
+impl Default for LogLines {
+    fn default() -> Self {
+        Self(Mutex::new(Kept {
+            text: VecDeque::new(),
+            gone: 0,
+            file: 0,
+            starts: VecDeque::from([0]),
+            changed: SystemTime::now(),
+        }))
+    }
 }
 
 impl LogLines {
     /// Keeps one line, which comes without its end.
     pub fn note(&self, line: &str) {
-        let line = match line.len() > LINE_BYTES {
-            false => line.to_owned(),
-            true => {
-                let ends = (0..=LINE_BYTES - CUT.len()).rev();
-                let start = ends.filter_map(|end| line.get(..end)).next();
-                start.unwrap_or_default().to_owned() + CUT
-            }
-        };
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.bytes += line.len() + 1;
-        kept.lines.push_back(line);
-        while kept.lines.len() > LINES || kept.bytes > BYTES {
-            let oldest = kept.lines.pop_front();
-            kept.bytes -= oldest.map_or(0, |line| line.len() + 1);
+        let line = shortened(line);
+        let mut kept = self.lock();
+        if kept.text.len() + line.len() + 1 > MAX_BYTES {
+            kept.start_anew();
         }
-        self.noted.fetch_add(1, Ordering::Relaxed);
+        kept.text.extend(line.as_bytes());
+        kept.text.push_back(b'\n');
+        kept.changed = later_than(kept.changed);
     }
 
-    /// The lines, the oldest first.
-    pub(super) fn text(&self) -> Vec<u8> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = Vec::with_capacity(kept.bytes);
-        for line in &kept.lines {
-            text.extend_from_slice(line.as_bytes());
-            text.push(b'\n');
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A line of at most [`LINE_BYTES`], cut between characters.
+fn shortened(line: &str) -> String {
+    if line.len() <= LINE_BYTES {
+        return line.to_owned();
+    }
+    let ends = (0..=LINE_BYTES - CUT.len()).rev();
+    let start = ends.filter_map(|end| line.get(..end)).next();
+    start.unwrap_or_default().to_owned() + CUT
+}
+
+impl Kept {
+    /// Starts another file with the last lines of this one.
+    fn start_anew(&mut self) {
+        let ends = self.text.iter().rev().enumerate();
+        let ends = ends.filter(|(_, byte)| **byte == b'\n').map(|(n, _)| n);
+        // What stands before the end of a line that is not wanted is as many lines as come after it.
+        let last = ends.take(LINES + 1).take_while(|n| *n <= BYTES).last();
+        let gone = self.text.len() - last.unwrap_or(0);
+        self.text.drain(..gone);
+        self.gone += gone as u64;
+        self.file += 1;
+        self.starts.push_back(self.gone);
+        if self.starts.len() > KNOWN {
+            self.starts.pop_front();
         }
-        text
     }
 
-    /// A number that differs after each line.
-    pub(super) fn changes(&self) -> u64 {
-        self.noted.load(Ordering::Relaxed)
+    /// How many bytes came before a file.
+    fn start_of(&self, file: u64) -> Option<u64> {
+        let back = usize::try_from(self.file.checked_sub(file)?).ok()?;
+        let at = self.starts.len().checked_sub(back.checked_add(1)?)?;
+        self.starts.get(at).copied()
+    }
+
+    /// The file that has this number of [`LOGS`].
+    fn file_of(&self, number: u64) -> Option<u64> {
+        self.file
+            .checked_sub((self.file % LOGS + LOGS - number % LOGS) % LOGS)
+    }
+
+    fn end(&self) -> u64 {
+        self.gone + self.text.len() as u64
+    }
+
+    fn len_of(&self, number: u64) -> Option<u64> {
+        let start = self.start_of(self.file_of(number)?)?;
+        Some(self.end() - start)
+    }
+
+    /// Puts the bytes from `offset` of a file on into `out`. `None` for what is not kept any more.
+    fn read(&self, number: u64, offset: u64, out: &mut [u8]) -> Option<usize> {
+        let start = self.start_of(self.file_of(number)?)?;
+        let at = start.checked_add(offset)?.min(self.end());
+        let skipped = usize::try_from(at.checked_sub(self.gone)?).ok()?;
+        let mut len = 0;
+        for (to, from) in out.iter_mut().zip(self.text.range(skipped..)) {
+            *to = *from;
+            len += 1;
+        }
+        Some(len)
+    }
+}
+
+impl Vfs {
+    /// Attributes of the log under a number; without one, of the present file.
+    pub(super) fn log_attr(&self, number: Option<u64>) -> Result<Attr, VfsError> {
+        let kept = self.options.log.lock();
+        let number = number.unwrap_or(kept.file % LOGS);
+        let len = kept.len_of(number).ok_or(VfsError::Stale)?;
+        let changed = kept.changed;
+        drop(kept);
+        let ino = self.ino(Node::Log(number));
+        Ok(Attr {
+            ttl: Ttl::Never,
+            perm: self.perm_of(ControlFile::Log),
+            ..self.plain(ino, FileKind::File, len, changed)
+        })
+    }
+
+    pub(super) fn read_log(
+        &self,
+        number: Option<u64>,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<usize, VfsError> {
+        let kept = self.options.log.lock();
+        let number = number.unwrap_or(kept.file % LOGS);
+        kept.read(number, offset, out).ok_or(VfsError::Stale)
     }
 }
 
@@ -68,19 +169,42 @@ impl LogLines {
 mod tests {
     use super::*;
 
+    fn text_of(lines: &LogLines, file: u64) -> Option<String> {
+        let mut text = vec![0; 2 * MAX_BYTES];
+        let len = lines.lock().read(file % LOGS, 0, &mut text)?;
+        text.truncate(len);
+        Some(String::from_utf8(text).unwrap())
+    }
+
     fn text(lines: &LogLines) -> String {
-        String::from_utf8(lines.text()).unwrap()
+        let file = lines.lock().file;
+        text_of(lines, file).unwrap()
     }
 
     #[test]
-    fn the_last_thousand_lines_are_kept() {
+    fn the_file_only_grows_and_starts_anew_with_its_last_thousand_lines() {
         let lines = LogLines::default();
         assert_eq!(text(&lines), "");
-        (0..LINES + 500).for_each(|n| lines.note(&format!("line {n}")));
-        let text = text(&lines);
-        assert_eq!(text.lines().count(), LINES);
-        assert!(text.starts_with("line 500\n") && text.ends_with("line 1499\n"));
-        assert_eq!(lines.changes(), 1500);
+        let (mut noted, mut before) = (0, String::new());
+        while lines.lock().file == 0 {
+            before = text(&lines);
+            lines.note(&format!("line {noted:0>60}"));
+            noted += 1;
+        }
+        assert_eq!(before.lines().count(), noted - 1);
+        assert!(before.len() <= MAX_BYTES);
+        let anew = text(&lines);
+        assert_eq!(anew.lines().count(), LINES + 1);
+        assert!(anew.starts_with(&format!("line {:0>60}\n", noted - 1 - LINES)));
+        // Who has the first one open reads on behind what he has read.
+        let mut rest = [0; 100];
+        let kept = lines.lock();
+        assert_eq!(kept.read(0, before.len() as u64, &mut rest), Some(66));
+        assert_eq!(kept.len_of(0), Some(before.len() as u64 + 66));
+        assert_eq!(kept.read(0, 0, &mut rest), None, "not kept any more");
+        drop(kept);
+        assert!(text_of(&lines, 0).is_none());
+        assert!(text_of(&lines, 7).is_none(), "not there yet");
     }
 
     #[test]
@@ -88,11 +212,15 @@ mod tests {
         let lines = LogLines::default();
         // Of characters of two bytes, so that a cut by bytes would be inside one.
         let long = format!("x{}", "\u{e9}".repeat(1 << 20));
-        (0..LINES).for_each(|_| lines.note(&long));
+        for _ in 0..600 {
+            lines.note(&long);
+            assert!(lines.lock().text.len() <= MAX_BYTES);
+        }
         let text = text(&lines);
-        assert!(text.len() <= BYTES && text.len() > BYTES - 2 * LINE_BYTES);
+        assert!(text.len() > BYTES - 2 * LINE_BYTES);
         for line in text.lines() {
             assert!(line.len() <= LINE_BYTES && line.ends_with("\u{e9}..."));
         }
+        assert!(lines.lock().starts.len() <= KNOWN);
     }
 }

@@ -102,8 +102,13 @@ pub(super) enum Node {
         caller: u32,
         busy: bool,
     },
+    /// The same for one look-up by a process that has no number here (of another PID namespace): nobody knows
+    /// whether it is the same as another one.
+    Visit { file: ControlFile, number: u32 },
     /// `/.control/<file>`, as it was at one moment
     Snapshot(u64),
+    /// `/.control/log`, from one of its starts on
+    Log(u64),
     /// `/samples/<cache_id>`
     SampleDir(u64),
     /// `/samples/<cache_id>/<sample_id>`

@@ -4,7 +4,9 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::control::Seen;
 use super::in_flight::takes_long;
+use super::node::ControlFile;
 use super::payloads::{Found, Key, Payload, PayloadError, Place, Sizes, Turn};
 use super::{Ino, Mounted, Node, Stale, Vfs, VfsError};
 use crate::cache::Record;
@@ -67,11 +69,19 @@ impl Vfs {
                 let snapshot = self.snapshots.get(number).ok_or(VfsError::Stale)?;
                 Ok(copy_from(&snapshot.text, offset, out))
             }
-            Node::ControlFile(file) | Node::Command { file, .. } => {
-                Ok(match self.command_text(node) {
-                    Some((text, _)) => copy_from(&text, offset, out),
-                    None => copy_from(&self.snapshot(file).text, offset, out),
-                })
+            Node::Log(number) => self.read_log(Some(number), offset, out),
+            Node::ControlFile(ControlFile::Log) => self.read_log(None, offset, out),
+            Node::ControlFile(file) | Node::Command { file, .. } | Node::Visit { file, .. } => {
+                match self.command_text(node) {
+                    Some(Seen::Text((text, _))) => Ok(copy_from(&text, offset, out)),
+                    // The rest of another text is no rest of the one that was begun.
+                    Some(Seen::Gone) if offset > 0 => Err(VfsError::Stale),
+                    Some(Seen::Gone) => {
+                        let (text, _) = self.see_present(node).ok_or(VfsError::Stale)?;
+                        Ok(copy_from(&text, offset, out))
+                    }
+                    None => Ok(copy_from(&self.snapshot(file).text, offset, out)),
+                }
             }
             Node::NameLink(_) => Err(VfsError::NotFound),
             _ => Err(VfsError::IsADirectory),

@@ -66,8 +66,8 @@ pub(super) struct Scrub {
 #[derive(Debug)]
 struct State {
     run: Option<Arc<Run>>,
-    /// JSON of the last run.
-    report: Option<Value>,
+    /// JSON of the last run, written once: it may be long, and is looked at often.
+    report: Arc<[u8]>,
     /// What the file held when it was last looked at.
     shown: Arc<[u8]>,
     /// Since when.
@@ -93,6 +93,12 @@ enum Target {
     Cache(u64),
 }
 
+fn json_text(value: &Value) -> Arc<[u8]> {
+    let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
+    text.push(b'\n');
+    text.into()
+}
+
 enum Command {
     Start(Target),
     Stop,
@@ -116,7 +122,7 @@ impl Scrub {
             rate,
             state: Mutex::new(State {
                 run: None,
-                report: None,
+                report: json_text(&json!({"state": "never run"})),
                 shown: Arc::default(),
                 since: started,
             }),
@@ -133,15 +139,12 @@ impl Scrub {
     /// JSON, and since when the file holds it: how far the run is, or the report of the last.
     pub(super) fn text(&self) -> (Arc<[u8]>, SystemTime) {
         let mut state = self.lock();
-        let value = match (&state.run, &state.report) {
-            (Some(run), _) => run.facts("running"),
-            (None, Some(report)) => report.clone(),
-            (None, None) => json!({"state": "never run"}),
+        let text = match &state.run {
+            Some(run) => json_text(&run.facts("running")),
+            None => Arc::clone(&state.report),
         };
-        let mut text = serde_json::to_vec_pretty(&value).unwrap_or_default();
-        text.push(b'\n');
-        if *state.shown != *text {
-            state.shown = text.into();
+        if !Arc::ptr_eq(&state.shown, &text) && state.shown != text {
+            state.shown = text;
             state.since = later_than(state.since);
         }
         (Arc::clone(&state.shown), state.since)
@@ -178,10 +181,11 @@ impl Scrub {
         Some(run)
     }
 
-    fn end(&self, report: Value) {
+    fn end(&self, report: &Value) {
+        let report = json_text(report);
         let mut state = self.lock();
         state.run = None;
-        state.report = Some(report);
+        state.report = report;
         self.changes.fetch_add(1, Ordering::Relaxed);
         drop(state);
         self.turned.notify_all();
@@ -247,14 +251,14 @@ struct Running {
 impl Running {
     fn end(mut self, report: Value) {
         self.done = true;
-        self.vfs.scrub.end(report);
+        self.vfs.scrub.end(&report);
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.done {
-            self.vfs.scrub.end(self.run.facts("failed"));
+            self.vfs.scrub.end(&self.run.facts("failed"));
         }
     }
 }

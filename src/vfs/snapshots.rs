@@ -9,7 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use super::inodes::SNAPSHOTS;
 use super::node::ControlFile;
 
-/// Texts that are kept for readers, and bytes that they take together; older ones are stale.
+/// Texts of one file that are kept for readers, and bytes that they take together; older ones are stale.
+/// Each file has its own, so that a look at one makes no other stale.
 const KEPT: usize = 256;
 const KEPT_BYTES: usize = 16 << 20;
 /// A text is given again for this long, unless something of weight has changed since: tools such
@@ -67,10 +68,18 @@ impl Snapshots {
         };
         *next = (*next + 1) % SNAPSHOTS;
         texts.push_back(snapshot.clone());
-        let mut bytes: usize = texts.iter().map(|snapshot| snapshot.text.len()).sum();
-        while texts.len() > KEPT || (bytes > KEPT_BYTES && texts.len() > 1) {
-            bytes -= texts.pop_front().map_or(0, |oldest| oldest.text.len());
-        }
+        let same = texts.iter().filter(|other| other.file == file);
+        let (mut count, mut bytes) = same.fold((0, 0), |(count, bytes), other| {
+            (count + 1, bytes + other.text.len())
+        });
+        texts.retain(|other| {
+            let drop = other.file == file && (count > KEPT || bytes > KEPT_BYTES && count > 1);
+            if drop {
+                count -= 1;
+                bytes -= other.text.len();
+            }
+            !drop
+        });
         snapshot
     }
 
@@ -102,14 +111,19 @@ mod tests {
             "a change of weight shows at once"
         );
         assert_eq!(*snapshots.get(first.number).unwrap().text, *b"one");
-        for n in 0..KEPT as u64 {
-            snapshots.take(ControlFile::Damaged, n, || n.to_string().into_bytes());
-        }
+        let many = |file| {
+            for n in 0..KEPT as u64 {
+                snapshots.take(file, n + 10, || n.to_string().into_bytes());
+            }
+        };
+        many(ControlFile::Damaged);
+        assert!(snapshots.get(first.number).is_some(), "of another file");
+        many(ControlFile::Status);
         assert!(snapshots.get(first.number).is_none(), "memory is bounded");
         let large = |n: u64| {
             let mut text = vec![0; KEPT_BYTES / 4];
             text.extend(n.to_string().into_bytes());
-            snapshots.take(ControlFile::Log, n, || text)
+            snapshots.take(ControlFile::Metrics, n, || text)
         };
         let [oldest, second] = [0, 1].map(large);
         (2..4).for_each(|n| drop(large(n)));

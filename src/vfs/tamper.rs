@@ -59,7 +59,13 @@ impl Vfs {
     pub(super) fn sealed(&self, node: Option<Node>, attr: Attr) -> Attr {
         let control = matches!(
             node,
-            Some(Node::ControlFile(_) | Node::Command { .. } | Node::Snapshot(_))
+            Some(
+                Node::ControlFile(_)
+                    | Node::Command { .. }
+                    | Node::Visit { .. }
+                    | Node::Snapshot(_)
+                    | Node::Log(_)
+            )
         );
         let readable_by_all = attr.kind == FileKind::File && attr.perm == 0o444;
         Attr {

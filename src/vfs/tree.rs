@@ -30,15 +30,20 @@ impl Vfs {
     /// [`VfsError::NotFound`], [`VfsError::NameTooLong`], [`VfsError::NotADirectory`]; and
     /// [`VfsError::Damaged`] for a sample whose size cannot be known.
     pub fn lookup(&self, parent: Ino, name: &OsStr) -> Result<Attr, VfsError> {
-        self.lookup_by(0, parent, name)
+        self.lookup_by(None, parent, name)
     }
 
-    /// [`Vfs::lookup`] for the process `caller`, 0 when it is not known: control files that take
-    /// commands have a node for each.
+    /// [`Vfs::lookup`] for the process `caller`, 0 when it is of another PID namespace: control files that
+    /// take commands have a node for each.
     ///
     /// # Errors
     /// As [`Vfs::lookup`].
-    pub fn lookup_by(&self, caller: u32, parent: Ino, name: &OsStr) -> Result<Attr, VfsError> {
+    pub fn lookup_by(
+        &self,
+        caller: Option<u32>,
+        parent: Ino,
+        name: &OsStr,
+    ) -> Result<Attr, VfsError> {
         if name.len() > NAME_MAX {
             return Err(VfsError::NameTooLong);
         }
@@ -85,7 +90,7 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::lookup`].
     pub fn find(&self, caller: u32, dir: Ino, name: &OsStr) -> Result<Option<Attr>, VfsError> {
-        match self.lookup_by(caller, dir, name) {
+        match self.lookup_by(Some(caller), dir, name) {
             Ok(attr) => Ok(Some(attr)),
             Err(VfsError::NotFound) if self.is_static_dir(dir) => Ok(None),
             Err(error) => Err(error),
@@ -276,7 +281,9 @@ impl Vfs {
             Node::Samples | Node::Caches => folder(caches, self.caches.newest()),
             Node::ByName => folder(0, self.caches.newest()).map(|attr| self.with_names(attr)),
             Node::Control => folder(0, self.started),
-            Node::ControlFile(file) | Node::Command { file, .. } => {
+            Node::Log(number) => self.log_attr(Some(number)),
+            Node::ControlFile(ControlFile::Log) => self.log_attr(None),
+            Node::ControlFile(file) | Node::Command { file, .. } | Node::Visit { file, .. } => {
                 Ok(match self.command_attr(node) {
                     Some(attr) => attr,
                     None => self.snapshot_attr(&self.snapshot(file)),
@@ -364,20 +371,15 @@ impl Vfs {
 
     /// The present text of a control file that changes all the time.
     pub(super) fn snapshot(&self, file: ControlFile) -> Snapshot {
-        let state = match file {
-            ControlFile::Log => self.options.log.changes(),
-            _ => {
-                let caches = self.caches.iter();
-                let verified = caches.map(|mounted| mounted.cache().verification_changes());
-                let runs = self.migration.runs() + self.scrub.changes() + self.tamper.refused();
-                verified.fold(self.damage.changes() + runs, u64::wrapping_add)
-            }
-        };
+        let caches = self.caches.iter();
+        let verified = caches.map(|mounted| mounted.cache().verification_changes());
+        let runs = self.migration.runs() + self.scrub.changes() + self.tamper.refused();
+        let state = verified.fold(self.damage.changes() + runs, u64::wrapping_add);
         self.snapshots.take(file, state, || match file {
             ControlFile::Damaged => self.damaged_text(),
-            ControlFile::Log => self.options.log.text(),
             ControlFile::Metrics => self.metrics_text(),
             ControlFile::Caches
+            | ControlFile::Log
             | ControlFile::LogLevel
             | ControlFile::Migrate
             | ControlFile::Prefetch
@@ -389,15 +391,19 @@ impl Vfs {
     pub(super) fn snapshot_attr(&self, snapshot: &Snapshot) -> Attr {
         let ino = self.ino(Node::Snapshot(snapshot.number));
         let len = snapshot.text.len() as u64;
-        let perm = match snapshot.file {
+        Attr {
+            ttl: Ttl::Never,
+            perm: self.perm_of(snapshot.file),
+            ..self.plain(ino, FileKind::File, len, snapshot.taken)
+        }
+    }
+
+    /// Who may read a control file that only tells.
+    pub(super) fn perm_of(&self, file: ControlFile) -> u16 {
+        match file {
             // Numbers alone.
             ControlFile::Metrics => 0o444,
             _ => self.tells_to(),
-        };
-        Attr {
-            ttl: Ttl::Never,
-            perm,
-            ..self.plain(ino, FileKind::File, len, snapshot.taken)
         }
     }
 

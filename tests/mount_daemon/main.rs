@@ -16,6 +16,7 @@ mod containers;
 mod doctor;
 mod end;
 mod ends;
+mod follow;
 mod fstab;
 mod links;
 mod logs;

@@ -101,17 +101,16 @@ fn a_text_that_is_too_old_is_stale_and_the_latest_is_there() {
         assert_eq!(lines, sample + 1);
         seen.push((attr, found));
     }
-    assert!(matches!(vfs.getattr(first.ino), Err(VfsError::Stale)));
-    assert!(matches!(
-        vfs.read(first.ino, 0, &mut [0; 8]),
-        Err(VfsError::Stale)
-    ));
+    assert_eq!(vfs.getattr(first.ino).unwrap(), first, "another file");
+    read_node(&vfs, first).unwrap();
     let (stale, kept) = seen.split_at(300 - 256);
     for (attr, text) in kept {
         assert_eq!(&read_node(&vfs, *attr).unwrap(), text);
     }
     for (attr, _) in stale {
         assert!(matches!(vfs.getattr(attr.ino), Err(VfsError::Stale)));
+        let read = vfs.read(attr.ino, 0, &mut [0; 8]);
+        assert!(matches!(read, Err(VfsError::Stale)));
     }
 }
 
@@ -172,4 +171,45 @@ fn no_reader_sees_half_a_text_while_samples_break_and_heal() {
     });
     assert_eq!(changes.into_inner(), 24);
     assert_eq!(text(&vfs, ".control/damaged"), "");
+}
+
+#[test]
+fn processes_that_nobody_knows_read_whole_texts_and_no_words_of_others() {
+    let cache = Fixture::tiny().v2().build();
+    let vfs = tree_of(&[&cache]);
+    let control = look(&vfs, ".control").unwrap().ino;
+    let visit = || {
+        let found = vfs.lookup_by(Some(0), control, "prefetch".as_ref());
+        found.unwrap().ino
+    };
+    let whole = |ino| {
+        let mut text = vec![0; 4096];
+        let len = vfs.read(ino, 0, &mut text).unwrap();
+        String::from_utf8(text[..len].to_vec()).unwrap()
+    };
+    let mut write = |list: &str| {
+        let ino = visit();
+        datasetrt::vfs::Command::new(ino, 0, list.as_bytes())
+            .run(&vfs)
+            .unwrap();
+        ino
+    };
+    let writer = write("0/0\n");
+    let reader = visit();
+    assert_ne!(
+        reader, writer,
+        "the kernel shows readers of a node what is written to it"
+    );
+    let before = whole(reader);
+    let second = write("0/0\n0/1\n");
+    assert_eq!(whole(reader), before, "one text to its end");
+    assert_eq!(whole(second), "{\"accepted\":2}\n", "its own result");
+    assert_eq!(whole(visit()), "{\"accepted\":2}\n");
+    // Never the rest of another text, however many come meanwhile.
+    for _ in 0..5000 {
+        visit();
+    }
+    let rest = vfs.read(reader, 5, &mut [0; 64]);
+    assert!(matches!(rest, Err(VfsError::Stale)), "{rest:?}");
+    assert_eq!(whole(reader), "{\"accepted\":2}\n");
 }

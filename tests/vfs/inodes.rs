@@ -115,7 +115,10 @@ fn texts_and_commands_have_small_numbers_of_their_own() {
     }
     for caller in [1, 2, 70_000, (1 << 22) - 1] {
         for name in ["caches", "log-level", "migrate", "prefetch", "verify"] {
-            let ino = vfs.lookup_by(caller, control, name.as_ref()).unwrap().ino;
+            let ino = vfs
+                .lookup_by(Some(caller), control, name.as_ref())
+                .unwrap()
+                .ino;
             assert!(ino.0 < 1 << 32);
             let other = seen.insert(ino.0, format!("{name} of {caller}"));
             assert_eq!(other, None, "{name}: {ino:?}");

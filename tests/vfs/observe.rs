@@ -25,9 +25,20 @@ fn the_log_shows_the_last_lines_as_they_are_noted() {
     assert_eq!(log_text(), "first\n");
     log.note("second");
     assert_eq!(log_text(), "first\nsecond\n", "at once");
-    assert_eq!(read_node(&vfs, first).unwrap(), b"first\n", "never torn");
-    (0..1200).for_each(|n| log.note(&format!("line {n}")));
-    assert!(log_text().starts_with("line 200\n") && log_text().ends_with("line 1199\n"));
+    let second = look(&vfs, ".control/log").unwrap();
+    assert_eq!(second.ino, first.ino, "who follows it has the same file");
+    assert!(second.mtime > first.mtime);
+    assert_eq!(read_node(&vfs, second).unwrap(), b"first\nsecond\n");
+    let long = "x".repeat(4000);
+    (0..1200).for_each(|n| log.note(&format!("line {n} {long}")));
+    let anew = look(&vfs, ".control/log").unwrap();
+    assert_ne!(anew.ino, first.ino, "it has started anew");
+    assert!(log_text().starts_with("line ") && log_text().len() > 200_000);
+    assert!(log_text().ends_with(&format!("line 1199 {long}\n")));
+    let mut end = vec![0; 5000];
+    let whole = vfs.getattr(first.ino).unwrap().size;
+    let read = vfs.read(first.ino, whole - 4011, &mut end).unwrap();
+    assert_eq!(end[..read], *format!("line 1199 {long}\n").as_bytes());
 }
 
 fn values(vfs: &Vfs) -> Values {
