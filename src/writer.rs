@@ -24,6 +24,7 @@ mod queue;
 mod shards;
 pub mod source;
 mod staging;
+mod streamed;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -45,6 +46,7 @@ use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR};
 use crate::storage::{self, StagedFile};
 use shards::ShardWriter;
 use staging::Staging;
+use streamed::Streamed;
 
 /// Default of [`WriterOptions::max_shard_bytes`].
 pub const DEFAULT_MAX_SHARD_BYTES: u64 = 64 << 20;
@@ -205,6 +207,21 @@ impl CacheWriter {
     pub fn append(&mut self, batch: EncodedBatch) -> Result<()> {
         self.write_pending()?;
         self.write(batch)
+    }
+
+    /// Adds one long sample, whose payload is read only now.
+    fn append_streamed(&mut self, sample: &Streamed) -> Result<()> {
+        self.write_pending()?;
+        let index = &mut self.index;
+        self.shards.append_streamed(sample, |row| {
+            let written = index.write_all(&row.encode());
+            written.map_err(|source| Error::io(index.get_ref().path(), "write", source))
+        })?;
+        self.table
+            .push(sample.values.iter().map(Value::borrowed))
+            .map_err(|source| self.metadata_error(source))?;
+        self.samples += 1;
+        Ok(())
     }
 
     fn write_pending(&mut self) -> Result<()> {

@@ -16,6 +16,8 @@ mod durability;
 mod hosts;
 #[path = "pack/interruptions.rs"]
 mod interruptions;
+#[path = "pack/memory.rs"]
+mod memory;
 #[path = "pack/metadata.rs"]
 mod metadata;
 #[path = "pack/names.rs"]

@@ -135,6 +135,7 @@ impl Args {
             report.decoded_bytes += match &work.payload {
                 Payload::Bytes(bytes) => bytes.len() as u64,
                 Payload::Part { len, .. } => *len,
+                Payload::Spooled(file) => file.len(),
                 Payload::Left => 0,
                 Payload::File(path) => {
                     let file = storage::StoredFile::open(path).map_err(|error| {

@@ -172,7 +172,7 @@ impl RecordEncoder {
     ) -> Result<(), Fault> {
         match compression {
             Compression::None => {
-                out.reserve(8 + json.len() + payload.len());
+                reserve(out, 8 + json.len() + payload.len())?;
                 put_envelope(json, out);
                 out.extend_from_slice(payload);
             }
@@ -185,7 +185,7 @@ impl RecordEncoder {
                     ));
                 };
                 let block = self.compress(payload)?;
-                out.reserve(12 + json.len() + block.len());
+                reserve(out, 12 + json.len() + block.len())?;
                 put_envelope(json, out);
                 out.extend_from_slice(&len.to_le_bytes());
                 out.extend_from_slice(block);
@@ -204,6 +204,8 @@ impl RecordEncoder {
         };
         let most = lz4_flex::block::get_maximum_output_size(payload.len());
         if self.block.len() < most {
+            let more = most - self.block.len();
+            reserve(&mut self.block, more)?;
             self.block.resize(most, 0);
         }
         lz4_flex::block::compress_into_with_table(payload, &mut self.block, table)
@@ -219,7 +221,19 @@ impl RecordEncoder {
     }
 }
 
-fn put_envelope(json: &[u8], out: &mut Vec<u8>) {
+/// Makes room for `more` bytes, if there is memory for them.
+fn reserve(bytes: &mut Vec<u8>, more: usize) -> Result<(), Fault> {
+    bytes.try_reserve(more).map_err(|_| {
+        Fault::new(
+            FaultKind::Payload,
+            "a payload that memory suffices for",
+            format!("one that takes {more} bytes more"),
+        )
+    })
+}
+
+/// Appends what stands before the stored payload of a record.
+pub fn put_envelope(json: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(json.len() as u64).to_le_bytes());
     out.extend_from_slice(json);
 }

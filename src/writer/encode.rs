@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::format::envelope::Envelope;
 use crate::format::metadata::{Field, Value};
-use crate::format::record::{Compression, RecordEncoder};
+use crate::format::record::{Compression, RecordEncoder, put_envelope};
 
 /// Why a sample cannot be stored: the field, when it is about one, and the reason.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -160,6 +160,25 @@ impl Encoder {
         });
         batch.values.extend(values);
         Ok(())
+    }
+
+    /// Whether payloads are stored as they are, so that a long one need not be in memory.
+    pub(super) fn stores_plainly(&self) -> bool {
+        self.compression == Compression::None
+    }
+
+    /// What stands before the payload of a sample with these metadata.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub(super) fn head(&self, values: &[Value]) -> Result<Vec<u8>, Refusal> {
+        self.check(values)?;
+        let mut json = Vec::new();
+        self.envelope
+            .write(values.iter().map(Value::borrowed), &mut json);
+        let mut head = Vec::new();
+        put_envelope(&json, &mut head);
+        Ok(head)
     }
 
     fn check(&self, values: &[Value]) -> Result<(), Refusal> {

@@ -10,6 +10,7 @@
 //! Jobs are taken in order, and the writer hears which worker took each one. So it always waits for
 //! the worker that has the oldest job, whose own queue then has room: nothing can wait for ever.
 
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use super::encode::{EncodedBatch, Encoder};
 use super::queue::ByteQueue;
 use super::source::plan::Work;
 use super::source::{Payload, refuse};
+use super::streamed::{STREAMED_FROM, Stored, Streamed};
 use super::{BATCH_BYTES, CacheWriter};
 use crate::error::{Error, Result};
 use crate::storage::StoredFile;
@@ -71,12 +73,15 @@ impl Sizes {
     }
 }
 
-/// One job's samples, encoded; large ones in several parts.
-struct Part {
-    batch: EncodedBatch,
-    payload_bytes: u64,
-    /// Whether the job ends with it.
-    last: bool,
+/// One job's samples; large ones in several parts.
+enum Part {
+    Encoded {
+        batch: EncodedBatch,
+        payload_bytes: u64,
+        /// Whether the job ends with it.
+        last: bool,
+    },
+    Streamed(Streamed),
 }
 
 impl Pipeline<'_> {
@@ -157,12 +162,23 @@ impl Pipeline<'_> {
             loop {
                 self.check()?;
                 let part = parts.get(worker).and_then(ByteQueue::pop);
-                let part = part.unwrap_or_else(|| Err(ended_early()))?;
-                let samples = part.batch.len() as u64;
-                writer.append(part.batch)?;
-                (self.progress)(samples, part.payload_bytes);
-                if part.last {
-                    break;
+                match part.unwrap_or_else(|| Err(ended_early()))? {
+                    Part::Encoded {
+                        batch,
+                        payload_bytes,
+                        last,
+                    } => {
+                        let samples = batch.len() as u64;
+                        writer.append(batch)?;
+                        (self.progress)(samples, payload_bytes);
+                        if last {
+                            break;
+                        }
+                    }
+                    Part::Streamed(sample) => {
+                        writer.append_streamed(&sample)?;
+                        (self.progress)(1, sample.len);
+                    }
                 }
             }
         }
@@ -187,9 +203,12 @@ fn produce_jobs(
             return Err(stopped());
         }
         bytes += SAMPLE_BYTES;
-        if let Payload::Bytes(payload) = &work.payload {
-            bytes += payload.len();
-        }
+        bytes += match &work.payload {
+            Payload::Bytes(payload) => payload.len(),
+            // Of the disk.
+            Payload::Spooled(_) => JOB_BYTES,
+            _ => 0,
+        };
         job.push(work);
         match job.len() as u64 >= sizes.samples_of_a_job() || bytes >= JOB_BYTES {
             true => send(&mut job, &mut bytes),
@@ -217,7 +236,16 @@ impl Worker<'_> {
         let mut batch = EncodedBatch::default();
         let mut payload_bytes = 0;
         for work in job {
-            match self.encode(work, &mut batch) {
+            let encoded = match self.streamed(work) {
+                Ok(Ok(sample)) => {
+                    self.send(&mut batch, &mut payload_bytes, false)?;
+                    self.out.push(Ok(Part::Streamed(sample)), SAMPLE_BYTES)?;
+                    continue;
+                }
+                Ok(Err(work)) => self.encode(work, &mut batch),
+                Err(error) => Err(error),
+            };
+            match encoded {
                 Ok(len) => payload_bytes += len,
                 Err(error) => {
                     self.send(&mut batch, &mut payload_bytes, false)?;
@@ -238,13 +266,53 @@ impl Worker<'_> {
         payload_bytes: &mut u64,
         last: bool,
     ) -> Result<(), super::queue::Closed> {
-        let part = Part {
+        let bytes = batch.byte_len();
+        let part = Part::Encoded {
             batch: std::mem::take(batch),
             payload_bytes: std::mem::take(payload_bytes),
             last,
         };
-        let bytes = part.batch.byte_len();
         self.out.push(Ok(part), bytes)
+    }
+
+    /// The sample, if the writer is to copy its payload from file to shard; the work itself if not.
+    fn streamed(&self, mut work: Work) -> Result<std::result::Result<Streamed, Work>> {
+        if !self.encoder.stores_plainly() {
+            return Ok(Err(work));
+        }
+        let (stored, len) = match &work.payload {
+            Payload::Spooled(file) => (Stored::Spool(Arc::clone(file)), file.len()),
+            Payload::Part { file, offset, len } if *len >= STREAMED_FROM => {
+                let (file, offset) = (Arc::clone(file), *offset);
+                (Stored::File { file, offset }, *len)
+            }
+            Payload::File(path) => match StoredFile::open(path) {
+                Ok(file) => {
+                    let len = file.identity().len;
+                    let (file, offset) = (Arc::new(file), 0);
+                    if len < STREAMED_FROM {
+                        // Not to be opened again.
+                        work.payload = Payload::Part { file, offset, len };
+                        return Ok(Err(work));
+                    }
+                    (Stored::File { file, offset }, len)
+                }
+                // What cannot be opened is said where it is read.
+                Err(_) => return Ok(Err(work)),
+            },
+            _ => return Ok(Err(work)),
+        };
+        let head = self.encoder.head(&work.values);
+        let head = head.map_err(|reason| refuse(&work.source, &work.place, reason))?;
+        self.sizes.add(len);
+        Ok(Ok(Streamed {
+            head,
+            values: work.values,
+            stored,
+            len,
+            source: work.source,
+            place: work.place,
+        }))
     }
 
     /// Reads and encodes one sample; gives the length of its payload.
@@ -276,6 +344,18 @@ impl Worker<'_> {
                 read(file, *offset, *len, buffer)
                     .map_err(|error| Error::io(&*source, format!("read {place}"), error))?
             }
+            Payload::Spooled(file) => {
+                let len = file.len();
+                self.encoder
+                    .check_len(len)
+                    .map_err(|r| refused(r.to_string()))?;
+                let stored = Stored::Spool(Arc::clone(file));
+                let read = sized(buffer, len).and_then(|room| {
+                    stored.read(0, room)?;
+                    Ok(&*room)
+                });
+                read.map_err(|error| Error::io(&*source, format!("read {place}"), error))?
+            }
             Payload::Left => return Err(refused("its bytes were not asked for".to_owned())),
         };
         let encoded = self.encoder.encode(payload, values, batch);
@@ -296,13 +376,22 @@ fn read<'a>(
     len: u64,
     buffer: &'a mut Vec<u8>,
 ) -> std::io::Result<&'a [u8]> {
-    let len = usize::try_from(len).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
-    if buffer.len() < len {
-        buffer.resize(len, 0);
-    }
-    let room = buffer.get_mut(..len).unwrap_or_default();
+    let room = sized(buffer, len)?;
     file.read_exact_at(room, offset)?;
     Ok(room)
+}
+
+/// The first `len` bytes of `buffer`, which grows if there is memory for it.
+fn sized(buffer: &mut Vec<u8>, len: u64) -> std::io::Result<&mut [u8]> {
+    let len = usize::try_from(len).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+    if buffer.len() < len {
+        let more = len - buffer.len();
+        buffer
+            .try_reserve_exact(more)
+            .map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+        buffer.resize(len, 0);
+    }
+    Ok(buffer.get_mut(..len).unwrap_or_default())
 }
 
 fn stopped() -> Error {

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 
 use super::encode::Lengths;
 use super::queue::ByteQueue;
+use super::streamed::Streamed;
 use crate::error::{Error, Result};
 use crate::format::digest::Hasher;
 use crate::format::index::IndexRow;
@@ -94,6 +95,35 @@ impl ShardWriter {
             self.write(&mut shard, bytes, start..end)?;
             self.current = Some(shard);
         }
+        Ok(())
+    }
+
+    /// Writes the record of one long sample, piece by piece, and tells `row` where it went.
+    pub(super) fn append_streamed(
+        &mut self,
+        sample: &Streamed,
+        row: impl FnOnce(IndexRow) -> Result<()>,
+    ) -> Result<()> {
+        let length = sample.record_len();
+        let mut shard = match self.current.take() {
+            Some(shard) if shard.byte_len.saturating_add(length) <= self.max_bytes => shard,
+            full => {
+                full.map_or(Ok(()), |full| self.seal(full))?;
+                self.open()?
+            }
+        };
+        row(IndexRow {
+            shard: shard.number,
+            offset: shard.byte_len,
+            length,
+        })?;
+        sample.pieces(|piece| {
+            let range = 0..piece.len();
+            self.write(&mut shard, &Arc::new(piece), range)
+        })?;
+        shard.byte_len += length;
+        shard.decoded_len += sample.len;
+        self.current = Some(shard);
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::metadata::Cell;
-use crate::storage::StoredFile;
+use crate::storage::{ScratchFile, StoredFile};
 
 /// Where a sample's bytes are.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub enum Payload {
         /// How many they are.
         len: u64,
     },
+    /// They were written to a temporary file, being too many for memory.
+    Spooled(Arc<ScratchFile>),
     /// They were not asked for.
     Left,
 }

@@ -13,7 +13,10 @@ use tar::{Archive, Entry, EntryType};
 
 use super::{Found, Item, Payload, Place, Source};
 use crate::error::{Error, Result};
-use crate::storage::{FileReader, StoredFile};
+use crate::storage::{FileReader, ScratchFile, StoredFile};
+
+/// A longer member of a compressed archive goes through a temporary file.
+const MOST_IN_MEMORY: u64 = 8 << 20;
 
 /// How the archive's bytes are stored.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -232,6 +235,15 @@ impl Visit<'_> {
                 offset,
                 len,
             },
+            (Want::Payload, None) if len > MOST_IN_MEMORY => {
+                let failed = |error| Error::io(&self.tar.path, format!("read {place}"), error);
+                let mut spool = ScratchFile::create()?;
+                let read = io::copy(&mut entry, &mut spool).map_err(failed)?;
+                if read != len {
+                    return Err(self.cut(&place));
+                }
+                Payload::Spooled(Arc::new(spool))
+            }
             (Want::Payload | Want::Bytes, _) => {
                 let mut bytes = Vec::new();
                 let read = entry
