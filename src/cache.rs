@@ -22,7 +22,7 @@ pub use access::{AccessSet, CacheAccess};
 use files::Files;
 use gates::Gates;
 pub use gates::{Level, Verified};
-pub use record::Record;
+pub use record::{Record, release_buffers};
 use sizes::Sizes;
 pub use sums::DecodedSums;
 pub use survey::Survey;

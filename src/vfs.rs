@@ -36,6 +36,7 @@ mod xattr;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use attr::{Attr, DirEntry, FileKind, SetAttr, StatFs, Ttl, VfsError, Work, Written};
@@ -164,6 +165,9 @@ pub struct Vfs {
     damage: Damage,
     payloads: Payloads,
     refusals: Refusals,
+    /// What the counters said when they were last looked at, and when memory was last given back.
+    work_seen: AtomicU64,
+    work_trimmed: AtomicU64,
     snapshots: Snapshots,
     seen_texts: SeenTexts,
     migration: Migration,
@@ -207,6 +211,8 @@ impl Vfs {
             damage: Damage::default(),
             payloads: Payloads::new(options.cache_memory, options.temp_disk),
             refusals: Refusals::default(),
+            work_seen: AtomicU64::new(0),
+            work_trimmed: AtomicU64::new(0),
             snapshots: Snapshots::default(),
             seen_texts: SeenTexts::default(),
             views,
@@ -252,9 +258,17 @@ impl Vfs {
         let now = Instant::now();
         self.prefetch.drop_idle(now);
         self.slow.forget_old(now);
-        if self.payloads.drop_idle(now) {
+        if self.payloads.drop_idle(now) || self.has_become_quiet() {
             crate::storage::give_back_free_memory();
         }
+    }
+
+    /// Whether a burst of work is over, for the first time since.
+    fn has_become_quiet(&self) -> bool {
+        let work = self.counters.bytes_read();
+        let work = work.wrapping_add(self.counters.names_made());
+        let quiet = self.work_seen.swap(work, Ordering::Relaxed) == work;
+        quiet && self.work_trimmed.swap(work, Ordering::Relaxed) != work
     }
 
     /// The cache in slot `slot`.

@@ -84,6 +84,11 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
+/// Gives back this thread's buffers.
+pub fn release_buffers() {
+    SCRATCH.take();
+}
+
 /// Runs `work` with this thread's buffers. Should it panic, the thread starts with new ones.
 fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     let mut scratch = SCRATCH.take();

@@ -15,13 +15,15 @@ use super::convert::{FOREVER, NO_ENTRY, file_attr, file_type, no_attributes, ttl
 use super::dispatch::{Refuse, Reply};
 use super::errno::Call;
 use super::patience::Patience;
+use crate::error::Room;
+use crate::storage::Buffer;
 use crate::vfs::{Attr, Ino, Request, StatFs, Vfs, VfsError};
 
 /// A read buffer that grew beyond this is given back; the kernel asks for at most 1 MiB as a rule.
 const KEPT_BUFFER: usize = 2 << 20;
 
 thread_local! {
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: RefCell<Buffer> = RefCell::default();
 }
 
 macro_rules! refuse {
@@ -72,7 +74,7 @@ impl Reply for ReplyAttr {
 
 /// This thread's buffer, with the bytes of one answer to a read.
 pub(super) struct Filled {
-    buffer: Vec<u8>,
+    buffer: Buffer,
     len: usize,
 }
 
@@ -82,7 +84,9 @@ impl Filled {
     pub(super) fn read(vfs: &Vfs, ino: Ino, offset: u64, size: usize) -> Result<Self, VfsError> {
         let mut buffer = BUFFER.take();
         if buffer.len() < size {
-            buffer.resize(size, 0);
+            drop(buffer);
+            // It takes memory only once the disk has answered.
+            buffer = Buffer::zeroed(size as u64).map_err(|_| VfsError::NoRoom(Room::Memory))?;
         }
         let room = buffer.get_mut(..size).unwrap_or_default();
         match vfs.read(ino, offset, room) {
@@ -95,7 +99,12 @@ impl Filled {
     }
 }
 
-fn keep(buffer: Vec<u8>) {
+/// Gives back this thread's buffer. The next job of a worker may wait for its disk.
+pub(super) fn release_buffer() {
+    BUFFER.take();
+}
+
+fn keep(buffer: Buffer) {
     if buffer.len() <= KEPT_BUFFER {
         BUFFER.set(buffer);
     }

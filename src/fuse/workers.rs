@@ -7,6 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::replies::release_buffer;
+use crate::cache::release_buffers;
+
 /// A thread without work ends after this time.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -58,6 +61,9 @@ impl Shared {
         let mut next = Some(first);
         while let Some(job) = next {
             job();
+            // Many workers may wait for a disk at once: each begins a job with no more than its stack.
+            release_buffer();
+            release_buffers();
             let mut state = self.lock();
             state.idle += 1;
             let no_job = |state: &mut State| state.jobs.is_empty();

@@ -7,7 +7,7 @@ use memmap2::MmapMut;
 
 /// From this size on, a buffer is a mapping of its own: it takes memory only as far as it is filled,
 /// and all of it goes back when it is dropped.
-const MAPPED: usize = 512 << 10;
+const MAPPED: usize = 128 << 10;
 
 /// Bytes that could be had. The system may refuse them: nothing ends the process for that.
 #[derive(Debug, Default)]

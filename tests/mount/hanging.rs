@@ -1,7 +1,7 @@
 //! A disk that does not answer: who waits for it is shown, and nobody else waits.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -112,4 +112,57 @@ fn a_request_that_hangs_is_shown_with_its_sample_and_file_and_holds_up_no_other_
     live.stop();
     below.stop();
     fs::remove_file(cache.path("shards/000001.bin")).unwrap();
+}
+
+#[test]
+fn two_hundred_large_reads_that_hang_hold_little_memory() {
+    if !can_mount() {
+        return;
+    }
+    const LARGE: usize = 8 << 20;
+    const READERS: usize = 200;
+    let place = Place::new();
+    let payload = noise(LARGE, 1);
+    let cache = place.cache("cache", Fixture::new().cache_id(7).payloads([&payload]));
+    let shard = cache.read("shards/000000.bin");
+    let below = place.cache("below", Fixture::new().v2().payloads([shard]));
+    let below = place.mount(&[&below]);
+    cache.remove("shards/000000.bin");
+    symlink(below.path("samples/0/0"), cache.path("shards/000000.bin")).unwrap();
+    let live = place.mount(&[&cache]);
+    let path = live.path("samples/7/0");
+    // The length is known then.
+    assert_eq!(fs::metadata(&path).unwrap().len(), LARGE as u64);
+    let threads = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", live.pid()));
+        tasks.unwrap().count()
+    };
+    let before = live.memory("RssAnon");
+    std::thread::scope(|scope| {
+        let hung = Hung::hang(&below);
+        for _ in 0..READERS {
+            let (path, payload) = (&path, &payload);
+            scope.spawn(move || {
+                // By its own request, past the kernel's pages.
+                let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap();
+                let file = fs::OpenOptions::new()
+                    .read(true)
+                    .custom_flags(direct)
+                    .open(path);
+                let mut piece = vec![0; 1 << 20];
+                file.unwrap().read_exact_at(&mut piece, 5 << 20).unwrap();
+                assert!(piece == payload[5 << 20..6 << 20]);
+            });
+        }
+        wait_for(|| threads() >= READERS);
+        let held = live.memory("RssAnon").saturating_sub(before);
+        assert!(held < 64 << 20, "{} MiB", held >> 20);
+        drop(hung);
+    });
+    // What was read went to the readers.
+    wait_for(|| live.memory("RssAnon") < before + (32 << 20));
+    live.assert_sound();
+    live.stop();
+    below.stop();
+    fs::remove_file(cache.path("shards/000000.bin")).unwrap();
 }
