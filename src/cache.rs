@@ -219,12 +219,6 @@ impl Cache {
         self.metadata.info()
     }
 
-    /// Attributes of the folder.
-    #[must_use]
-    pub fn dir_info(&self) -> &FileInfo {
-        self.files.folder.info()
-    }
-
     /// The rows of `index.bin` as they are now. They were checked when the cache was opened; the
     /// file may have changed under the mapping since.
     #[must_use]

@@ -78,6 +78,12 @@ impl FileIdentity {
         let same = self.inode == found.inode || (!self.numbered && self.modified == found.modified);
         same && self.device == found.device && self.len == found.len
     }
+
+    /// [`FileIdentity::is`] for folders, whose length and time change with what is in them.
+    #[must_use]
+    pub fn is_folder(&self, found: &Self) -> bool {
+        self.device == found.device && (self.inode == found.inode || !self.numbered)
+    }
 }
 
 /// A point in time as file systems keep it.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::Cache;
 use crate::error::Result;
-use crate::format::{INDEX_FILE, MANIFEST_FILE, METADATA_FILE, SHARDS_DIR};
-use crate::storage::{self, Access, FileIdentity, Right};
+use crate::storage::{self, Access, FileIdentity, FileInfo, Folder, Place, Right};
 
 /// What all have to let in whoever reads something: each once.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -34,8 +33,8 @@ impl AccessSet {
 /// A file or folder of a cache, with the folders that a link to it leads through.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Member {
-    /// Which file it was at first; `None` when it was not there.
-    identity: Option<FileIdentity>,
+    /// Which file it was when the cache was opened.
+    identity: FileIdentity,
     /// Of that file, as it was last seen.
     own: Arc<AccessSet>,
     /// Of that file and of the one that has its name now.
@@ -43,32 +42,30 @@ struct Member {
 }
 
 impl Member {
-    /// As the disk has it now. A file that went is served on as it was; one whose name another file
-    /// took is too, so that both have to let in.
-    fn now(path: &Path, right: Right, home: &Path, before: Option<&Self>) -> Self {
-        match (read(path, right, home), before) {
-            (Ok((identity, found)), Some(before)) if !before.is(&identity) => {
-                let both = before.own.and([&found]);
-                Self {
-                    access: Arc::new(both),
-                    ..before.clone()
-                }
+    /// What was `opened` at `path`, a path without links, as the disk has it now. A file that went is
+    /// served on as it was; so is one whose name another file took, so that both have to let in.
+    fn now(
+        path: &Path,
+        opened: &FileInfo,
+        right: Right,
+        near: &Path,
+        before: Option<&Self>,
+    ) -> Self {
+        let unseen = Self::new(opened.identity, AccessSet(vec![Access::nobody()]));
+        let before = before.unwrap_or(&unseen);
+        match read(path, right, near) {
+            Ok((identity, found)) if is(&before.identity, &identity, right) => {
+                Self::new(before.identity, found)
             }
-            (Ok((identity, found)), before) => {
-                // As it was at first: its times may have changed.
-                let first = before.and_then(|before| before.identity);
-                Self::new(first.or(Some(identity)), found)
-            }
-            (Err(_), Some(before)) => before.clone(),
-            (Err(_), None) => Self::new(None, AccessSet(vec![Access::nobody()])),
+            Ok((_, found)) => Self {
+                access: Arc::new(before.own.and([&found])),
+                ..before.clone()
+            },
+            Err(_) => before.clone(),
         }
     }
 
-    fn is(&self, found: &FileIdentity) -> bool {
-        self.identity.is_some_and(|identity| identity.is(found))
-    }
-
-    fn new(identity: Option<FileIdentity>, access: AccessSet) -> Self {
+    fn new(identity: FileIdentity, access: AccessSet) -> Self {
         let own = Arc::new(access);
         Self {
             identity,
@@ -90,18 +87,24 @@ impl Member {
     }
 }
 
-fn read(path: &Path, right: Right, home: &Path) -> Result<(FileIdentity, AccessSet)> {
+/// Who has `right` on `path`, and may pass the folders on the way to it that are not on the way to
+/// `near`, the folder that it should be in: a link led there.
+fn read(path: &Path, right: Right, near: &Path) -> Result<(FileIdentity, AccessSet)> {
     let (identity, own) = storage::access(path, right)?;
     let mut all = AccessSet(vec![own]);
-    if storage::is_symlink(path) {
-        let (real, home) = (storage::real_path(path)?, storage::real_path(home)?);
-        // The folders above the cache are not looked at.
-        let through = real.ancestors().skip(1);
-        for folder in through.take_while(|folder| !home.starts_with(folder)) {
-            all = all.and([&AccessSet(vec![storage::access(folder, Right::Search)?.1])]);
-        }
+    let through = path.ancestors().skip(1);
+    for folder in through.take_while(|folder| !near.starts_with(folder)) {
+        all = all.and([&AccessSet(vec![storage::access(folder, Right::Search)?.1])]);
     }
     Ok((identity, all))
+}
+
+/// Whether `found`, seen later, is what `opened` was.
+fn is(opened: &FileIdentity, found: &FileIdentity, right: Right) -> bool {
+    match right {
+        Right::Read => opened.is(found),
+        Right::Search => opened.is_folder(found),
+    }
 }
 
 /// Who may read each file of a cache, at one moment.
@@ -111,7 +114,8 @@ pub struct CacheAccess {
     manifest: Member,
     metadata: Member,
     index: Member,
-    shards_folder: Member,
+    /// `None` for a cache without shards.
+    shards_folder: Option<Member>,
     shards: Vec<Member>,
 }
 
@@ -119,29 +123,33 @@ impl Cache {
     /// Who may read its files now. `before` is what was found the last time.
     #[must_use]
     pub fn access(&self, before: Option<&CacheAccess>) -> CacheAccess {
-        let dir = self.dir();
-        let member = |name: &str, right, pick: fn(&CacheAccess) -> &Member| {
-            Member::now(&dir.join(name), right, dir, before.map(pick))
+        let home = self.files.folder.real_path();
+        let folder = |folder: &Folder, before| {
+            let path = folder.real_path();
+            Member::now(path, folder.info(), Right::Search, home, before)
+        };
+        let file = |place: &Place, near, before| {
+            let path = place.real_path();
+            Member::now(&path, place.info(), Right::Read, near, before)
         };
         let count = self.manifest().shards.len();
+        let near = self.files.shards.as_ref().map_or(home, Folder::real_path);
         let mut shards: Vec<Member> = Vec::with_capacity(count);
-        for shard in 0..count {
-            let before = before.and_then(|before| before.shards.get(shard));
-            let now = Member::now(&self.shard_path(shard), Right::Read, dir, before);
-            shards.push(now.sharing(shards.last()));
+        for (n, place) in (0..count).filter_map(|n| Some((n, self.shard_place(n)?))) {
+            let before = before.and_then(|before| before.shards.get(n));
+            shards.push(file(place, near, before).sharing(shards.last()));
         }
+        let shards_folder = self.files.shards.as_ref().map(|shards| {
+            let before = before.and_then(|before| before.shards_folder.as_ref());
+            folder(shards, before)
+        });
+        let table = |place, pick: fn(&CacheAccess) -> &Member| file(place, home, before.map(pick));
         CacheAccess {
-            // Links to the folder itself were followed by whoever named it.
-            folder: Member::now(
-                &dir.join("."),
-                Right::Search,
-                dir,
-                before.map(|b| &b.folder),
-            ),
-            manifest: member(MANIFEST_FILE, Right::Read, |b| &b.manifest),
-            metadata: member(METADATA_FILE, Right::Read, |b| &b.metadata),
-            index: member(INDEX_FILE, Right::Read, |b| &b.index),
-            shards_folder: member(SHARDS_DIR, Right::Search, |b| &b.shards_folder),
+            folder: folder(&self.files.folder, before.map(|b| &b.folder)),
+            manifest: table(&self.files.manifest, |b| &b.manifest),
+            metadata: table(&self.files.metadata, |b| &b.metadata),
+            index: table(&self.files.index, |b| &b.index),
+            shards_folder,
             shards,
         }
     }
@@ -169,12 +177,8 @@ impl CacheAccess {
     /// Of everything but the shards: `index.bin` comes first, which stands for the samples.
     #[must_use]
     pub fn without_shards(&self) -> AccessSet {
-        let rest = [
-            &self.folder,
-            &self.shards_folder,
-            &self.metadata,
-            &self.manifest,
-        ];
+        let rest = [&self.folder, &self.metadata, &self.manifest].into_iter();
+        let rest = rest.chain(&self.shards_folder);
         self.index.access.and(rest.map(|member| &*member.access))
     }
 

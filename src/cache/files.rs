@@ -19,7 +19,7 @@ const MISSING_SHARD: &str =
 pub(super) struct Files {
     pub(super) folder: Folder,
     /// `None` for a cache without shards, which needs no folder for them.
-    shards: Option<Folder>,
+    pub(super) shards: Option<Folder>,
     pub(super) manifest: Place,
     pub(super) metadata: Place,
     pub(super) index: Place,

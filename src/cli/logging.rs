@@ -3,6 +3,7 @@
 use std::env;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::panic;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -98,7 +99,9 @@ pub fn start_logging(program: &'static str, options: LogOptions<'_>) -> io::Resu
     };
     let mut style = on_stderr;
     if let Some(file) = options.file {
-        let file = OpenOptions::new().create(true).append(true).open(file)?;
+        // It tells names and values of caches that others may not be able to read.
+        let mut opening = OpenOptions::new();
+        let file = opening.create(true).append(true).mode(0o600).open(file)?;
         builder.target(Target::Pipe(Box::new(file)));
         style = if json { Style::Json } else { Style::Time };
     }

@@ -195,7 +195,7 @@ fn nobody_reads_through_the_mount_what_they_cannot_read_from_the_cache() {
         .collect();
     let mut guard = MountGuard::at(place.point("m"));
     let mut command = program();
-    command.arg("--allow-other");
+    command.args(["--allow-other", "--view-metadata=on"]);
     guard.foreground(command, &caches);
     let mut nodes: Vec<(PathBuf, Vec<PathBuf>)> = Vec::new();
     for (n, cache) in list.iter().enumerate() {
@@ -332,8 +332,11 @@ fn texts_about_private_caches_are_not_for_others() {
         guard.point.join("by-name/secret-name/0"),
     ];
     let mut command = program();
-    command.arg("--allow-other");
+    let log = place.folder.path().join("log");
+    command.arg("--allow-other").arg("--log-file").arg(&log);
     guard.foreground(command, &caches);
+    let mode = fs::metadata(&log).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "the log on disk tells the same");
     let may = readable(USERS[0], &paths);
     assert_eq!(
         paths.iter().filter(|path| may[*path]).count(),
