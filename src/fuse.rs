@@ -19,7 +19,7 @@ mod workers;
 
 pub use confine::{Confinement, User};
 pub use mount::{
-    Answer, HELPER_CONFIG, MountOptions, Unmount, answer, check_device, find_helper,
+    Answer, HELPER_CONFIG, MountOptions, Mountpoint, Unmount, answer, check_device, find_helper,
     others_allowed, prepare, quoted, remount, resolve, unmount, within,
 };
 pub use mount_table::{Device, MountEntry, around, mounts, top_at};

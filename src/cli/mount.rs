@@ -10,6 +10,7 @@ mod tree;
 
 use std::env;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,13 +30,21 @@ use self::config::Wrong;
 use self::ready::{ReadyFd, notify_manager};
 use super::{EXIT_USAGE, LogOptions, refuse, start_logging};
 use crate::error::{Error, Result};
-use crate::fuse::{self, Confinement, MountOptions, ServeOptions, Session, User};
+use crate::fuse::{self, Confinement, MountOptions, Mountpoint, ServeOptions, Session, User};
 use crate::storage;
 use crate::vfs::Vfs;
 
 const PROGRAM: &str = "datasetrt-mount";
 /// How often unused memory is looked for.
 const TIDY: Duration = Duration::from_secs(5);
+
+/// What is served on.
+enum Place {
+    /// A connection that was mounted by whoever started us.
+    Premounted(OwnedFd),
+    /// A directory to mount on.
+    Taken(Mountpoint),
+}
 
 /// Runs the program with this process's command line.
 #[must_use]
@@ -126,9 +135,14 @@ fn serve(mut config: MountConfig) -> Result<()> {
     }
     storage::bound_free_memory();
     let user = config.user.as_deref().map(User::find).transpose()?;
-    let mountpoint = match fuse_fd {
-        Some(_) => config.mountpoint.clone(),
-        None => fuse::prepare(&config.mountpoint, config.allow_other)?,
+    // Taken before anything that lasts: what is put in its place meanwhile is not mounted on.
+    let place = match fuse_fd {
+        Some(connection) => Place::Premounted(connection),
+        None => Place::Taken(fuse::prepare(&config.mountpoint, config.allow_other)?),
+    };
+    let mountpoint = match &place {
+        Place::Premounted(_) => config.mountpoint.clone(),
+        Place::Taken(taken) => taken.path().to_path_buf(),
     };
     let open = || tree::open(&config, &mountpoint, &lines);
     let vfs = Arc::new(match &user {
@@ -151,7 +165,6 @@ fn serve(mut config: MountConfig) -> Result<()> {
         },
     };
     let options = MountOptions {
-        mountpoint,
         allow_other: config.allow_other,
         noexec: config.noexec,
         read_only: config.read_only,
@@ -163,12 +176,14 @@ fn serve(mut config: MountConfig) -> Result<()> {
         let pause = Duration::from_secs(seconds.get().into());
         every(pause, "watch", &vfs, Vfs::rescan);
     }
-    let at = options.mountpoint.as_path();
-    let session = match fuse_fd {
-        Some(given) => Session::start_given(Arc::clone(&vfs), given, at, serve)?,
-        None => Session::start(Arc::clone(&vfs), &options, serve)?,
+    let at = mountpoint.as_path();
+    let session = match place {
+        Place::Premounted(connection) => {
+            Session::start_given(Arc::clone(&vfs), connection, at, serve)?
+        }
+        Place::Taken(taken) => Session::start(Arc::clone(&vfs), &taken, &options, serve)?,
     };
-    let resolved = options.mountpoint.clone();
+    let resolved = mountpoint.clone();
     vfs.on_rescan(move |dataset, known| tree::look_again(&config, &resolved, dataset, known));
     let notifier = session.notifier();
     vfs.on_forget(move |ino, stale| notifier.forget(ino, stale));

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use fuser::{Config, INodeNo, SessionACL};
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{major, makedev, minor, stat, statvfs};
+use rustix::fs::{fstat, fstatvfs, major, makedev, minor, stat, statvfs};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use super::adapter::Adapter;
 use super::confine::{self, Confinement};
-use super::mount::{self, Mount, MountOptions};
+use super::mount::{self, Mount, MountOptions, Mountpoint};
 use super::mount_table::{Device, top_at};
 use super::rehearse::rehearse;
 use crate::error::{Error, Result};
@@ -94,20 +94,26 @@ impl Notifier {
 }
 
 impl Session {
-    /// Mounts `vfs`, gives up what serving does not need, serves, and returns when the mount answers
-    /// (or a signal came: see [`Self::stopped`]).
+    /// Mounts `vfs` at `at`, gives up what serving does not need, serves, and returns when the mount
+    /// answers (or a signal came: see [`Self::stopped`]). The mount appears as the last step, where the
+    /// kernel can do that.
     /// From here on SIGTERM, SIGINT and SIGHUP are ours (SIGHUP not where it is ignored: nohup).
     ///
     /// # Errors
     /// When mounting fails or the mount does not answer; nothing is left mounted then.
-    pub fn start(vfs: Arc<Vfs>, options: &MountOptions, serve: ServeOptions) -> Result<Self> {
-        let at = options.mountpoint.as_path();
+    pub fn start(
+        vfs: Arc<Vfs>,
+        mountpoint: &Mountpoint,
+        options: &MountOptions,
+        serve: ServeOptions,
+    ) -> Result<Self> {
+        let at = mountpoint.path();
         confine::gain_nothing().map_err(|source| Error::io(at, CONFINE, source))?;
         let (sender, events) = mpsc::channel();
         let signals = SignalWatch::start(sender.clone())
             .map_err(|e| Error::io(at, "watch for signals", e))?;
         rehearse(event_threads(serve.threads)).map_err(|source| Error::io(at, REHEARSE, source))?;
-        let (connection, mount) = mount::mount(options)?;
+        let (connection, mount) = mount::mount(mountpoint, options)?;
         if let Some(Device { major, minor }) = mount.device() {
             // Before the first request is answered.
             note_own_device(makedev(major, minor));
@@ -125,6 +131,9 @@ impl Session {
             _signals: signals,
         };
         session.stopped = session.first_answer(sender)?;
+        if session.stopped.is_none() {
+            session.mount.attach(mountpoint)?;
+        }
         Ok(session)
     }
 
@@ -243,22 +252,10 @@ impl Session {
             )
         };
         let path = at.clone();
+        let tree = self.mount.tree();
         spawn("first-look", move || {
-            let look = || {
-                let_go_of_the_connection();
-                let found = stat(&path)?;
-                statvfs(&path)?;
-                let found = Device {
-                    major: major(found.st_dev),
-                    minor: minor(found.st_dev),
-                };
-                if Some(found) == expected {
-                    Ok(())
-                } else {
-                    Err(io::Error::other("another mount lies over it"))
-                }
-            };
-            let _ = sender.send(Event::Answered(look()));
+            // Without the descriptor by then: it would keep the mount busy.
+            let _ = sender.send(Event::Answered(look(&path, tree, expected)));
         })
         .map_err(failed)?;
         match self.events.recv_timeout(FIRST_ANSWER) {
@@ -286,6 +283,30 @@ impl Session {
             }
         }
         log::info!("files are still open; they end with this process");
+    }
+}
+
+/// A look at the mount `tree`, or where it lies already at `path`.
+fn look(path: &Path, tree: Option<Arc<OwnedFd>>, expected: Option<Device>) -> io::Result<()> {
+    let number = tree.as_ref().map(AsRawFd::as_raw_fd);
+    let apart = let_go_of_the_connection(number);
+    let found = match &tree {
+        Some(tree) => fstatvfs(tree).and_then(|_| fstat(tree)),
+        None => statvfs(path).and_then(|_| stat(path)),
+    };
+    if let Some(number) = number.filter(|_| apart) {
+        // In this table alone: the others have theirs, which is closed when nobody needs it.
+        let _ = nix::unistd::close(number);
+    }
+    let found = found?;
+    let found = Device {
+        major: major(found.st_dev),
+        minor: minor(found.st_dev),
+    };
+    if Some(found) == expected {
+        Ok(())
+    } else {
+        Err(io::Error::other("another mount lies over it"))
     }
 }
 
@@ -403,18 +424,18 @@ pub fn hangup_is_ignored() -> bool {
 /// process that is killed lets go of a descriptor when the last thread that has it ends; a thread
 /// that waits for an answer ends when it has one; and nobody answers once the others have ended. So
 /// a look at our own mount from a thread that held the connection could wait for ever, and with it
-/// everybody who looks at the mount.
-fn let_go_of_the_connection() {
+/// everybody who looks at the mount. `kept` stays open. Whether there is such a table now.
+fn let_go_of_the_connection(kept: Option<RawFd>) -> bool {
     if let Err(error) = unshare(CloneFlags::CLONE_FILES) {
         log::debug!("descriptors stay shared: {error}");
-        return;
+        return false;
     }
     let Ok(open) = fs::read_dir("/proc/thread-self/fd") else {
         // A process that has changed its user may not look. A look at a path takes no descriptor.
-        for number in 3..MOST_LOOKED_AT {
+        for number in (3..MOST_LOOKED_AT).filter(|number| Some(*number) != kept) {
             let _ = nix::unistd::close(number);
         }
-        return;
+        return true;
     };
     let of_the_connection = open.flatten().filter_map(|entry| {
         let number: i32 = entry.file_name().to_str()?.parse().ok()?;
@@ -425,6 +446,7 @@ fn let_go_of_the_connection() {
         // In this table alone: the others of the process keep theirs.
         let _ = nix::unistd::close(number);
     }
+    true
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -25,6 +25,7 @@ mod rescan;
 mod rights;
 mod sigbus;
 mod start;
+mod starts;
 mod systemd;
 mod tamper;
 mod top;

@@ -16,6 +16,7 @@ use rustix::net::{
     recvmsg, socketpair,
 };
 
+use super::mountpoint::{Mountpoint, by_descriptor};
 use super::{MountOptions, SUBTYPE, Unmount};
 use crate::error::{Error, Result};
 
@@ -61,9 +62,11 @@ pub fn others_allowed() -> Option<bool> {
 }
 
 /// Mounts, and receives the connection over a socket that the program has as its standard input.
-pub(super) fn mount(options: &MountOptions) -> Result<OwnedFd> {
+/// The program is started in the directory that it mounts on, so that it finds this one, wherever it
+/// is by then.
+pub(super) fn mount(at: &Mountpoint, options: &MountOptions) -> Result<OwnedFd> {
     let program = find()?;
-    let mountpoint = options.mountpoint.as_path();
+    let mountpoint = at.path();
     let failed =
         |error: rustix::io::Errno| Error::io(&program, "receive the connection", error.into());
     let (ours, theirs) = socketpair(
@@ -89,7 +92,8 @@ pub(super) fn mount(options: &MountOptions) -> Result<OwnedFd> {
         .arg("-o")
         .arg(words)
         .arg("--")
-        .arg(mountpoint)
+        .arg(".")
+        .current_dir(by_descriptor(at.directory()))
         .stdin(theirs)
         .env("_FUSE_COMMFD", "0")
         .env_remove("NOTIFY_SOCKET");
@@ -135,6 +139,8 @@ pub(super) fn unmount(mountpoint: &Path, lazy: bool) -> Result<Unmount> {
     command.arg("--").arg(mountpoint).stdin(Stdio::null());
     // What the system says in its own words, not in those of the user's language.
     command.env("LC_ALL", "C");
+    // A folder that a user may enter: the program changes to it before it looks at the mountpoint.
+    command.current_dir("/");
     let output = run(&mut command, &program)?;
     if output.status.success() {
         return Ok(Unmount::Done);
@@ -146,11 +152,9 @@ pub(super) fn unmount(mountpoint: &Path, lazy: bool) -> Result<Unmount> {
 }
 
 fn run(command: &mut Command, program: &Path) -> Result<Output> {
-    // A folder that a user may enter: the program changes to it before it looks at the mountpoint.
     command
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .current_dir("/")
         .spawn()
         .and_then(std::process::Child::wait_with_output)
         .map_err(|source| Error::io(program, "run", source))

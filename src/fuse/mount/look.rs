@@ -10,7 +10,10 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::super::mount_table;
-use super::unmount;
+use super::mount_id::MountId;
+use super::mountpoint::open_directory;
+use super::turn::Turn;
+use super::unmount_exactly;
 use crate::error::{Error, Result};
 
 /// How long a look at a path may take before it counts as hung.
@@ -52,21 +55,28 @@ fn is_dead(error: &io::Error) -> bool {
         .any(|dead| code == Some(dead.raw_os_error()))
 }
 
-/// Unmounts what killed daemons of ours left at `mountpoint`.
-pub(super) fn clear_leftovers(mountpoint: &Path) -> Result<()> {
+/// Unmounts what killed daemons of ours left at `mountpoint`. Where there was something to clear, the
+/// result is to be kept until this start has its turn at the mountpoint: it keeps others from clearing
+/// what this one mounts.
+pub(super) fn clear_leftovers(mountpoint: &Path) -> Result<Option<Turn>> {
+    let mut turn = None;
     for _ in 0..MAX_LEFTOVERS {
         let Some(top) = mount_table::top_at(mountpoint)? else {
-            return Ok(());
+            return Ok(turn);
         };
         let ours = top.is_ours();
         let path = mountpoint.to_path_buf();
         match in_time(move || look(&path)) {
+            // Another start may be about to clear it: it is looked at again in turn.
+            Some(Err(error)) if is_dead(&error) && ours && turn.is_none() => {
+                turn = Some(wait_to_clear(mountpoint)?);
+            }
             Some(Err(error)) if is_dead(&error) && ours => {
                 log::warn!(
                     "{}: unmounting a dead mount that a killed daemon left behind",
                     mountpoint.display()
                 );
-                unmount(mountpoint, true)?;
+                unmount_exactly(&top, MountId::numbered(top.id))?;
             }
             Some(Err(error)) if is_dead(&error) => {
                 let what = top.fstype.to_string_lossy();
@@ -76,7 +86,7 @@ pub(super) fn clear_leftovers(mountpoint: &Path) -> Result<()> {
                 ));
             }
             None if !ours => return Err(hung(mountpoint)),
-            Some(_) if !ours => return Ok(()),
+            Some(_) if !ours => return Ok(turn),
             _ => {
                 return Err(still_mounted(
                     mountpoint,
@@ -86,6 +96,15 @@ pub(super) fn clear_leftovers(mountpoint: &Path) -> Result<()> {
         }
     }
     Err(still_mounted(mountpoint, "many dead mounts lie here"))
+}
+
+/// The right to clear `mountpoint`. The directory itself is covered by what is to be cleared, so the one
+/// that it lies in is locked.
+fn wait_to_clear(mountpoint: &Path) -> Result<Turn> {
+    let folder = mountpoint.parent().unwrap_or(Path::new("/"));
+    let directory = open_directory(folder)
+        .map_err(|error| Error::io(folder, "look at the folder", error.into()))?;
+    Ok(Turn::wait(directory, LOOK))
 }
 
 /// How a mount answers.
@@ -118,7 +137,7 @@ fn look(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn still_mounted(mountpoint: &Path, found: &str) -> Error {
+pub(super) fn still_mounted(mountpoint: &Path, found: &str) -> Error {
     let shown = quoted(mountpoint);
     Error::refused(
         mountpoint,
