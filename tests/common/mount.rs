@@ -14,7 +14,7 @@ use super::fixture::Fixture;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 /// No test waits longer than this for anything.
-pub const LIMIT: Duration = Duration::from_secs(5);
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// The user that stands for everybody who is not root.
 pub const USER: u32 = 1000;

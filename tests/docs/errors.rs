@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use crate::document;
 
 /// Where the errors of mounting, unmounting and refusing are made.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 17] = [
     "src/error.rs",
     "src/dataset.rs",
     "src/cache.rs",
     "src/vfs.rs",
     "src/fuse/mount.rs",
+    "src/fuse/mount/mountpoint.rs",
+    "src/fuse/mount/root.rs",
     "src/fuse/mount/look.rs",
     "src/fuse/mount/helper.rs",
     "src/fuse/mount/given.rs",
