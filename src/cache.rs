@@ -4,6 +4,7 @@
 mod access;
 mod files;
 mod gates;
+mod mapped;
 mod metadata;
 mod record;
 mod rows;
@@ -22,6 +23,8 @@ pub use access::{AccessSet, CacheAccess};
 use files::Files;
 use gates::Gates;
 pub use gates::{Level, Verified};
+use mapped::Mending;
+pub use mapped::TableRef;
 pub use record::{Record, release_buffers};
 use sizes::Sizes;
 pub use sums::DecodedSums;
@@ -64,6 +67,7 @@ pub struct Cache {
     envelope: Envelope,
     index: MappedFile,
     metadata: MappedFile,
+    mending: Mending,
     shards: ShardFiles,
     sizes: Sizes,
     gates: Gates,
@@ -98,6 +102,7 @@ impl Cache {
             table,
             index,
             metadata,
+            mending: Mending::default(),
             shards,
         };
         cache.intact()?;
@@ -167,8 +172,7 @@ impl Cache {
         }
     }
 
-    /// Whether the mapped files still were whole at the last access. Asked after each use of them
-    /// and before its result is believed.
+    /// Whether the mapped files were whole all the while since they were opened.
     fn intact(&self) -> Result<()> {
         for (file, name) in [(&self.index, INDEX_FILE), (&self.metadata, METADATA_FILE)] {
             file.intact()
@@ -245,8 +249,9 @@ impl Cache {
         if sample >= self.sample_count() {
             return Err(self.no_such_sample(sample));
         }
+        let whole = self.both_whole()?;
         let row = self.index().row(sample);
-        self.intact()?;
+        self.whole_since(whole)?;
         row.and_then(|row| Some((row, usize::try_from(row.shard).ok()?)))
             .filter(|(row, _)| rows::row_fits(*row, &self.manifest))
             .ok_or_else(|| {

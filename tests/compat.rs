@@ -266,7 +266,7 @@ fn our_envelopes_are_spelled_as_the_references() {
         for sample in (0..cache.sample_count()).take(300) {
             let mut ours = Vec::new();
             envelope
-                .write_row(cache.table().unwrap(), sample, &mut ours)
+                .write_row(&cache.table().unwrap(), sample, &mut ours)
                 .unwrap();
             let theirs = String::from_utf8(files.record(sample).0).unwrap();
             assert_eq!(

@@ -3,22 +3,9 @@
 use super::{Cache, FileCheck, MOST_CHANGES, RESTLESS};
 use crate::error::{Error, Result};
 use crate::format::METADATA_FILE;
-use crate::format::metadata::{Table, Value, ValueRef};
+use crate::format::metadata::{Value, ValueRef};
 
 impl Cache {
-    /// The metadata table, unless it was found wrong or has lost bytes. To be asked again after its
-    /// values were taken and before they are believed.
-    ///
-    /// # Errors
-    /// [`FaultKind::Checksum`] as long as metadata.arrow is known to be wrong;
-    /// [`FaultKind::Replaced`] when it was cut.
-    pub fn table(&self) -> Result<&Table> {
-        self.gates.pass_metadata(self)?;
-        let intact = self.metadata.intact();
-        intact.map_err(|fault| fault.in_file(&self.dir.join(METADATA_FILE)))?;
-        Ok(&self.table)
-    }
-
     /// The metadata of `sample` as `metadata.arrow` has it, in schema order; `None` for a null.
     ///
     /// # Errors
@@ -41,8 +28,8 @@ impl Cache {
         sample: u64,
         mut take: impl FnMut(usize, Option<ValueRef<'_>>),
     ) -> Result<()> {
-        let row = self
-            .table()?
+        let table = self.table()?;
+        let row = table
             .row(sample)
             .filter(|_| sample < self.sample_count())
             .ok_or_else(|| self.no_such_sample(sample))?;
@@ -52,7 +39,7 @@ impl Cache {
                 value.map_err(|fault| fault.in_sample(&self.dir.join(METADATA_FILE), sample))?;
             take(column, value);
         }
-        self.table().map(drop)
+        table.check()
     }
 
     /// Puts the metadata of `sample` into `out`, which is cleared first, as the JSON object that
@@ -64,10 +51,11 @@ impl Cache {
         if sample >= self.sample_count() {
             return Err(self.no_such_sample(sample));
         }
+        let table = self.table()?;
         self.envelope
-            .write_row(self.table()?, sample, out)
+            .write_row(&table, sample, out)
             .map_err(|fault| fault.in_sample(&self.dir.join(METADATA_FILE), sample))?;
-        self.table().map(drop)
+        table.check()
     }
 
     /// Puts the bytes of `metadata.arrow` from `offset` on into `out` and says how many there are.

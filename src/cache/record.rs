@@ -304,6 +304,7 @@ impl Cache {
         wanted: u64,
         work: impl FnOnce(&mut Record<'_>) -> T,
     ) -> Result<T> {
+        let whole = self.both_whole()?;
         let (row, shard) = self.row(sample)?;
         with_scratch(|scratch| {
             let file = self.shards.get(shard)?;
@@ -319,7 +320,7 @@ impl Cache {
             let likely = HEADER_LEN + scratch.usual.len() as u64 + ahead;
             let layout = self.read_head(sample, row, shard, &file, scratch, likely)?;
             self.compare_envelope(sample, row, shard, &file, scratch, layout)?;
-            self.intact()?;
+            self.whole_since(whole)?;
             let payload_at = usize::try_from(layout.payload_offset - row.offset).unwrap_or(0);
             let mut record = Record {
                 cache: self,

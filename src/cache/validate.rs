@@ -120,7 +120,7 @@ pub(super) struct Compared {
 }
 
 /// Hashes a file, unless its length is wrong already.
-fn compare(
+pub(super) fn compare(
     path: &Path,
     file: &StoredFile,
     manifest: &Manifest,

@@ -2,6 +2,9 @@
 //! The guard turns that into a mark on the mapping: the lost pages become zeros, the access goes
 //! on, and whoever used the bytes asks [`Guarded::is_broken`] before it believes them.
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -52,6 +55,26 @@ impl Guarded {
     /// Whether bytes of the range were lost: some of what was read is zeros.
     pub(super) fn is_broken(&self) -> bool {
         self.0.broken.load(Ordering::Acquire)
+    }
+
+    /// Maps `file` in the place of the whole range, which is of its length. Whoever reads meanwhile
+    /// may get zeros, and is to be told so in another way.
+    pub(super) fn map_again(&self, file: &File) -> io::Result<()> {
+        // Before the pages are there: bytes that are lost again from then on are marked again.
+        self.0.broken.store(false, Ordering::SeqCst);
+        let at = self.0.start.load(Ordering::Relaxed) as *mut libc::c_void;
+        let len = self.0.len.load(Ordering::Relaxed);
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        // SAFETY: the range is a mapping that this guard keeps in place; it is only read, as bytes that
+        // may change at any time.
+        #[allow(unsafe_code)]
+        let mapped = unsafe { libc::mmap(at, len, libc::PROT_READ, flags, file.as_raw_fd(), 0) };
+        if mapped == libc::MAP_FAILED {
+            let error = io::Error::last_os_error();
+            self.0.broken.store(true, Ordering::SeqCst);
+            return Err(error);
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,9 @@
 //! Files mapped for reading.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use memmap2::Mmap;
 
@@ -28,7 +30,13 @@ struct Inner {
     /// The last bytes, as they were when it was mapped.
     end: Vec<u8>,
     info: FileInfo,
+    /// Grows by two when the file is mapped again; odd while that is done.
+    turn: AtomicU64,
 }
+
+/// A moment at which a mapped file was whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole(u64);
 
 impl MappedFile {
     /// Maps `path`, a regular file.
@@ -55,6 +63,7 @@ impl MappedFile {
                 map: None,
                 end,
                 info,
+                turn: AtomicU64::new(0),
             })));
         }
         // SAFETY: the map is private to this value and read-only. Another process may change or cut
@@ -67,6 +76,7 @@ impl MappedFile {
             end: last(&map).to_vec(),
             map: Some((guard, map)),
             info,
+            turn: AtomicU64::new(0),
         })))
     }
 
@@ -82,8 +92,51 @@ impl MappedFile {
         &self.0.info
     }
 
-    /// Whether all bytes that were read so far were the file's. To be asked after reading and
+    /// Whether it is whole now. To be asked before reading; [`MappedFile::whole_since`] is to be
+    /// asked after that.
+    ///
+    /// # Errors
+    /// As [`MappedFile::intact`]; also while it is mapped again.
+    pub fn whole(&self) -> Result<Whole, Fault> {
+        let turn = self.0.turn.load(Ordering::Acquire);
+        if turn % 2 == 1 {
+            return Err(self.lost());
+        }
+        self.intact().map(|()| Whole(turn))
+    }
+
+    /// Whether all bytes that were read since `then` were the file's. To be asked after reading and
     /// before what was read is believed.
+    ///
+    /// # Errors
+    /// As [`MappedFile::intact`].
+    pub fn whole_since(&self, then: Whole) -> Result<(), Fault> {
+        // What was read before comes before this look.
+        fence(Ordering::Acquire);
+        self.intact()?;
+        match self.0.turn.load(Ordering::Acquire) == then.0 {
+            true => Ok(()),
+            false => Err(self.lost()),
+        }
+    }
+
+    /// Maps `file` in the place of what has lost bytes: the file that was mapped at first, whole again.
+    /// Calls must not overlap. What others read meanwhile does not pass [`MappedFile::whole_since`].
+    ///
+    /// # Errors
+    /// What the system says; it is as before then.
+    pub fn map_again(&self, file: &StoredFile) -> io::Result<()> {
+        let Some((guard, _)) = &self.0.map else {
+            return Ok(());
+        };
+        self.0.turn.fetch_add(1, Ordering::SeqCst);
+        let mapped = guard.map_again(file.file());
+        self.0.turn.fetch_add(1, Ordering::SeqCst);
+        mapped
+    }
+
+    /// Whether all bytes that were read since it was mapped were the file's. To be asked after
+    /// reading and before what was read is believed, where nobody maps it again.
     ///
     /// A file that is cut inside a page reads as zeros from there to the end of the page, without
     /// a signal. But then its last bytes are lost too: they are zeros, or touching them tells.
@@ -93,14 +146,18 @@ impl MappedFile {
     pub fn intact(&self) -> Result<(), Fault> {
         match &self.0.map {
             Some((guard, map)) if last(map) != self.0.end.as_slice() || guard.is_broken() => {
-                Err(Fault::new(
-                    FaultKind::Replaced,
-                    format!("{} bytes, as when it was opened", self.0.info.identity.len),
-                    "bytes that cannot be read any more: the file was cut or its disk failed",
-                ))
+                Err(self.lost())
             }
             _ => Ok(()),
         }
+    }
+
+    fn lost(&self) -> Fault {
+        Fault::new(
+            FaultKind::Replaced,
+            format!("{} bytes, as when it was opened", self.0.info.identity.len),
+            "bytes that cannot be read any more: the file was cut or its disk failed",
+        )
     }
 }
 
@@ -143,6 +200,32 @@ mod tests {
             assert_eq!(map.intact().unwrap_err().kind, FaultKind::Replaced);
             assert_eq!(other.as_ref()[2 << 16], 7);
             other.intact().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_whole_again_is_mapped_again_and_nothing_read_before_is_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let bytes = vec![7; 3 << 16];
+        for _ in 0..3 {
+            std::fs::write(&path, &bytes).unwrap();
+            let map = MappedFile::open(&path).unwrap();
+            let whole = map.whole().unwrap();
+            std::fs::write(&path, "").unwrap();
+            assert_eq!(map.as_ref()[2 << 16], 0);
+            assert!(map.whole_since(whole).is_err());
+            std::fs::write(&path, &bytes).unwrap();
+            assert!(map.whole().is_err() && map.whole_since(whole).is_err());
+            map.map_again(&StoredFile::open(&path).unwrap()).unwrap();
+            assert!(map.as_ref() == bytes);
+            assert!(map.whole_since(whole).is_err(), "it may be zeros");
+            let again = map.whole().unwrap();
+            map.whole_since(again).unwrap();
+            // Lost once more.
+            std::fs::write(&path, "").unwrap();
+            assert_eq!(map.as_ref()[1 << 16], 0);
+            assert!(map.whole_since(again).is_err());
         }
     }
 

@@ -66,12 +66,12 @@ fn write_table(entries: &[Entry], out: &mut dyn Write) -> io::Result<()> {
                 // A damaged sample has a row without a size.
                 size: entry.cache.payload_len(sample).ok(),
             };
-            let trusted = || entry.cache.table().map_err(io::Error::other);
-            let metadata = trusted()?.row(sample);
+            let trusted = entry.cache.table().map_err(io::Error::other)?;
+            let metadata = trusted.row(sample);
             let values = union.fields(cache).iter();
             let values = values.map(|field| metadata?.value((*field)?).ok()?);
             table.push(row, values)?;
-            trusted()?;
+            trusted.check().map_err(io::Error::other)?;
         }
     }
     table.finish().map(drop)

@@ -169,10 +169,11 @@ fn fixed_value(mounted: &Mounted, sample: u64, fixed: Fixed) -> Result<Option<Ve
 }
 
 fn field_value(mounted: &Mounted, sample: u64, column: usize) -> Result<Option<Vec<u8>>> {
-    let row = mounted.cache().table()?.row(sample);
+    let table = mounted.cache().table()?;
+    let row = table.row(sample);
     let value = row.and_then(|row| row.value(column).ok()?);
     let value = value.and_then(spelled);
-    mounted.cache().table()?;
+    table.check()?;
     Ok(value)
 }
 

@@ -209,8 +209,8 @@ impl Count {
                 return;
             }
             let visited = cache.table().is_ok_and(|table| {
-                let visited = table.visit(*column, rows, &mut counting);
-                visited.is_continue() && cache.table().is_ok()
+                let visited = table.get().visit(*column, rows, &mut counting);
+                visited.is_continue() && table.check().is_ok()
             });
             if !visited {
                 self.fails.store(true, Relaxed);

@@ -120,7 +120,7 @@ impl View {
         entry.cache.table().is_ok_and(|table| {
             let row = table.row(subject.sample);
             let admits = row.is_some_and(|row| filter.admits(&row, ids));
-            admits && entry.cache.table().is_ok()
+            admits && table.check().is_ok()
         })
     }
 

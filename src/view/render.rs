@@ -9,6 +9,7 @@ use super::decimal::Decimal;
 use super::escape::NAME_MAX;
 use super::sniff::MAX_EXTENSION_LEN;
 use super::template::{FieldPart, Part, Template};
+use crate::cache::TableRef;
 use crate::error::Error;
 use crate::format::metadata::{Row, ValueRef};
 
@@ -135,7 +136,7 @@ pub(super) fn check_depth(path: &[u8]) -> Result<(), NameFault> {
 pub(super) struct Source<'a> {
     subject: Subject<'a>,
     /// Looked up when a part first needs it.
-    row: OnceCell<Result<Option<Row<'a>>, NameFault>>,
+    row: OnceCell<Result<(TableRef<'a>, Option<Row<'a>>), NameFault>>,
     columns: &'a [Option<usize>],
     extensions: &'a dyn Extensions,
     /// Whether the component that is being spelled is not as it was stored.
@@ -161,7 +162,7 @@ impl<'a> Source<'a> {
     pub(super) fn check(&self) -> Result<(), NameFault> {
         match self.row.get() {
             None => Ok(()),
-            Some(Ok(_)) if self.subject.entry.cache.table().is_ok() => Ok(()),
+            Some(Ok((table, _))) if table.check().is_ok() => Ok(()),
             Some(_) => Err(NameFault::Table),
         }
     }
@@ -228,9 +229,9 @@ impl<'a> Source<'a> {
             let Subject { entry, sample, .. } = self.subject;
             let row = self.row.get_or_init(|| {
                 let table = entry.cache.table().map_err(|_| NameFault::Table)?;
-                Ok(table.row(sample))
+                Ok((table, table.row(sample)))
             });
-            row.as_ref().ok().copied().flatten()
+            row.as_ref().ok().and_then(|(_, row)| *row)
         };
         let value = column
             .and_then(|column| row()?.value(column).ok()?)

@@ -90,19 +90,19 @@ fn envelope(c: &mut Criterion) {
         b.iter(|| {
             let sample = samples.next().unwrap();
             envelope
-                .write_row(cache.table().unwrap(), sample, &mut usual)
+                .write_row(&cache.table().unwrap(), sample, &mut usual)
                 .unwrap();
             usual.len()
         })
     });
     envelope
-        .write_row(cache.table().unwrap(), 5, &mut usual)
+        .write_row(&cache.table().unwrap(), 5, &mut usual)
         .unwrap();
     let spaced = String::from_utf8(usual.clone()).unwrap().replace(':', ": ");
     group.bench_function("other spelling, parsed", |b| {
         b.iter(|| {
             envelope
-                .compare(spaced.as_bytes(), cache.table().unwrap(), 5)
+                .compare(spaced.as_bytes(), &cache.table().unwrap(), 5)
                 .unwrap()
         })
     });

@@ -116,7 +116,7 @@ fn files_that_are_cut_replaced_or_deleted_give_errors_or_right_bytes_and_heal() 
 }
 
 #[test]
-fn a_mapped_file_that_is_cut_closes_its_cache_alone_until_the_next_mount() {
+fn a_mapped_file_that_is_cut_closes_its_cache_alone_and_heals() {
     if !can_mount() {
         return;
     }
@@ -138,14 +138,23 @@ fn a_mapped_file_that_is_cut_closes_its_cache_alone_until_the_next_mount() {
             assert!(read(&live, 1, 0).unwrap() == noise(LEN, 7));
             let (code, said) = verify(&[&cache]);
             assert!(code == 1 && said.contains(file), "{code}: {said}");
+            // Of the same length, and not the same: that is no healing.
             restore(&cache, file, &whole);
-            live.assert_sound();
-            live.stop();
-            let live = place.mount(&[&cache, &other]);
-            for sample in [0, 299, 599] {
+            cache.flip(file, whole.len() as i64 / 2, 1);
+            assert_eq!(live.errno("samples/0/1"), EIO, "{file}");
+            cache.flip(file, whole.len() as i64 / 2, 1);
+            for sample in [0, 1, 299, 599] {
                 let read = live.read(&format!("samples/0/{sample}")).unwrap();
-                assert_eq!(read, noise(20, sample));
+                assert_eq!(read, noise(20, sample), "{file}");
             }
+            assert!(live.read("caches/0/metadata.arrow").is_ok());
+            assert_eq!(live.damaged(), [""; 0]);
+            // As often as it takes.
+            cut(&cache, file, 0);
+            assert_eq!(live.errno("samples/0/2"), EIO, "{file}");
+            restore(&cache, file, &whole);
+            assert_eq!(live.read("samples/0/2").unwrap(), noise(20, 2), "{file}");
+            live.assert_sound();
         }
     }
 }

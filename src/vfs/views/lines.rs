@@ -110,7 +110,7 @@ impl Vfs {
                 }
             }
             line.extend_from_slice(b"}\n");
-            cache.table().map_err(io::Error::other)?;
+            table.check().map_err(io::Error::other)?;
             out.write_all(&line)?;
         }
         self.counters.note_names(names.made());
