@@ -15,6 +15,7 @@ mod in_flight;
 mod inodes;
 mod joined;
 mod log_level;
+mod log_limit;
 mod log_lines;
 mod metrics;
 mod migration;
@@ -53,6 +54,7 @@ use generated::Generated;
 use in_flight::InFlight;
 use inodes::Inodes;
 use log_level::LogLevel;
+use log_limit::LogLimit;
 use migration::Migration;
 use node::Node;
 use payloads::Payloads;
@@ -175,6 +177,7 @@ pub struct Vfs {
     forget: Forget,
     tamper: Tamper,
     log_level: LogLevel,
+    log_limit: LogLimit,
     prefetch: Prefetch,
     slow: SlowReads,
     rescan: Rescan,
@@ -202,6 +205,7 @@ impl Vfs {
             forget: Forget::default(),
             tamper: Tamper::default(),
             log_level: LogLevel::new(started),
+            log_limit: LogLimit::default(),
             prefetch: Prefetch::new(options.cache_memory, started),
             slow: SlowReads::default(),
             newest: caches.newest(),
@@ -258,6 +262,7 @@ impl Vfs {
         let now = Instant::now();
         self.prefetch.drop_idle(now);
         self.slow.forget_old(now);
+        self.tell_left_out(now);
         if self.payloads.drop_idle(now) || self.has_become_quiet() {
             crate::storage::give_back_free_memory();
         }

@@ -43,17 +43,18 @@ impl Damage {
         range.map(|((_, sample), _)| *sample).collect()
     }
 
-    /// Notes that a sample was served: what failed before (a disk, say) works again.
-    pub(super) fn heal(&self, slot: u64, sample: u64) {
+    /// Takes a sample from the list, and says whether it was there.
+    pub(super) fn heal(&self, slot: u64, sample: u64) -> bool {
         if self.known.load(Ordering::Relaxed) == 0 {
-            return;
+            return false;
         }
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        if listed.remove(&(slot, sample)).is_some() {
+        let was_listed = listed.remove(&(slot, sample)).is_some();
+        if was_listed {
             self.known.store(listed.len() as u64, Ordering::Relaxed);
             self.changes.fetch_add(1, Ordering::Relaxed);
-            log::info!("cache slot {slot}: sample {sample} is served again");
         }
+        was_listed
     }
 
     /// A number that differs after each change of the list.

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::control::Seen;
 use super::in_flight::takes_long;
+use super::log_limit::LineKind;
 use super::node::ControlFile;
 use super::payloads::{Found, Key, Payload, PayloadError, Place, Sizes, Turn};
 use super::{Ino, Mounted, Node, Stale, Vfs, VfsError};
@@ -39,7 +40,7 @@ impl Vfs {
                 let len = self
                     .read_sample(mounted, sample, offset, out)
                     .map_err(|error| self.damaged(slot, sample, error))?;
-                self.damage.heal(slot, sample);
+                self.heal(slot, sample);
                 self.counters.note_read(len as u64);
                 if self.prefetch.is_active() {
                     self.prefetch.note_read(ino);
@@ -60,7 +61,9 @@ impl Vfs {
                 .cache()
                 .read_metadata_file(offset, out)
                 .map_err(|error| {
-                    log::error!("{}", error.chain());
+                    if self.may_log(slot, LineKind::Table) {
+                        log::error!("{}", error.chain());
+                    }
                     VfsError::Damaged(Arc::new(error))
                 }),
             Node::JoinedTable => self.read_joined_table(offset, out),
@@ -260,20 +263,31 @@ impl Vfs {
         result
     }
 
+    /// Notes that a sample was served: what failed before (a disk, say) works again.
+    pub(super) fn heal(&self, slot: u64, sample: u64) {
+        if self.damage.heal(slot, sample) && self.may_log(slot, LineKind::Healed) {
+            let id = self.at_slot(slot).map_or(slot, |m| m.entry.cache_id);
+            log::info!("cache {id}, sample {sample}: is served again");
+        }
+    }
+
     /// Notes a failed sample; it is logged when it was not known before. A sample that there is no room
     /// for is not damaged, and not listed.
     pub(super) fn damaged(&self, slot: u64, sample: u64, error: Error) -> VfsError {
         let message = error.chain();
         let id = self.at_slot(slot).map_or(slot, |m| m.entry.cache_id);
         if let Error::NoRoom { room, .. } = error {
-            if self.refusals.is_news((slot, sample), Instant::now()) {
+            if self.refusals.is_news((slot, sample), Instant::now())
+                && self.may_log(slot, LineKind::NotServed)
+            {
                 log::error!("cache {id}, sample {sample}: not served: {message}");
             } else {
                 log::debug!("cache {id}, sample {sample}: not served: {message}");
             }
             return VfsError::NoRoom(room);
         }
-        if self.damage.note(slot, sample, message.clone()) {
+        let is_news = self.damage.note(slot, sample, message.clone());
+        if is_news && self.may_log(slot, LineKind::Damaged) {
             log::error!("cache {id}, sample {sample}: {message}");
         } else {
             log::debug!("cache {id}, sample {sample}: {message}");

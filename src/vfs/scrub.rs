@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::control::later_than;
 use super::damage::MOST_LISTED;
+use super::log_limit::LineKind;
 use super::names::parse_decimal;
 use super::payloads::{Payloads, Reservation};
 use super::{Ino, Mounted, Node, Vfs, VfsError, Written};
@@ -429,7 +430,9 @@ impl Vfs {
         let mounted = finding.cache_id.and_then(|id| self.caches.by_id(id));
         if let (Severity::Damage, Some(mounted)) = (finding.severity, mounted) {
             let message = message(&finding);
-            log::error!("cache {}: {message}", mounted.entry.cache_id);
+            if self.may_log(mounted.slot(), LineKind::Damaged) {
+                log::error!("cache {}: {message}", mounted.entry.cache_id);
+            }
             let mut damaged = |sample| self.take_damaged(mounted, sample, &message, found);
             match finding.sample {
                 Some(sample) => damaged(sample),
@@ -476,7 +479,7 @@ impl Vfs {
         let slot = mounted.slot();
         for sample in self.damage.samples(slot) {
             if !found.samples.contains(&(slot, sample)) {
-                self.damage.heal(slot, sample);
+                self.heal(slot, sample);
             }
         }
     }

@@ -401,3 +401,32 @@ fn damage_that_comes_and_goes_is_listed_and_leaves_the_list() {
     }
     live.assert_sound();
 }
+
+#[test]
+fn readers_of_many_damaged_samples_write_few_lines_and_the_log_counts_the_rest() {
+    if !can_mount() {
+        return;
+    }
+    const SAMPLES: usize = 400;
+    let place = Place::new();
+    let payloads = (0..SAMPLES).map(|n| n.to_string());
+    let cache = place.cache("cache", Fixture::new().v2().payloads(payloads));
+    for sample in 0..SAMPLES {
+        let json = cache.row(sample as u64).offset as i64 + 8;
+        cache.flip("shards/000000.bin", json, 1);
+    }
+    let live = place.mount(&[&cache]);
+    for sample in 0..SAMPLES {
+        assert_eq!(live.errno(&format!("samples/0/{sample}")), EIO);
+    }
+    assert_eq!(live.damaged().len(), SAMPLES, "all are listed");
+    let told = |line: &str| line.contains("more lines about damaged samples");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while !live.log().lines().any(told) {
+        assert!(std::time::Instant::now() < until);
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    let log = live.log();
+    let lines = log.lines().filter(|line| line.contains("cache 0, sample"));
+    assert!(lines.count() < SAMPLES, "{log}");
+}
