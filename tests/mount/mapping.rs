@@ -1,14 +1,18 @@
 //! Mapped files, and many processes at random places of one.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 
+use datasetrt::format::index::IndexRow;
 use memmap2::MmapOptions;
 
+use crate::common::faulty::{Errno, Fault, FaultyDisk};
 use crate::common::fixture::Fixture;
 use crate::common::mount::can_mount;
 use crate::common::noise::noise;
 use crate::live::{Place, command, run, stdout};
-use crate::worker::{Workers, pieces};
+use crate::worker::{self, Workers, pieces};
 
 const LENGTHS: [usize; 3] = [1 << 20, 5 << 20, 12_345];
 
@@ -137,4 +141,63 @@ fn eight_processes_read_random_pieces_of_the_same_samples() {
     // Decoded at most once for its pieces and once whole: idle payloads are kept for longer.
     let decoded = &live.status()["counters"]["payloads_decoded"];
     assert!(decoded.as_u64().unwrap() <= 4, "{decoded}");
+}
+
+#[test]
+fn a_listing_during_an_error_of_the_disk_cuts_no_sample_that_is_mapped() {
+    if !can_mount() {
+        return;
+    }
+    // Longer than 32 bits count; a hole below.
+    const LEN: u64 = 5 << 30;
+    let place = Place::new();
+    let cache = place.cache("below/cache", Fixture::new().v2().payloads(["x"]));
+    let row = cache.row(0);
+    let length = row.length - 1 + LEN;
+    let shard = cache.path("shards/000000.bin");
+    File::options()
+        .write(true)
+        .open(shard)
+        .unwrap()
+        .set_len(length)
+        .unwrap();
+    cache.set_row(0, IndexRow { length, ..row });
+    cache.set_manifest("shards/0/byte_len", length);
+    cache.set_manifest("shards/0/uncompressed_byte_len", LEN);
+    let point = place.path().join("disk");
+    fs::create_dir(&point).unwrap();
+    let below = place.path().join("below");
+    let mut disk = FaultyDisk::served_by(worker::disk(&below, &point), &point);
+    let live = place.mount_dirs(crate::common::mount::program(), &[point.join("cache")]);
+    let script = "import mmap,sys\n\
+        f=open(sys.argv[1],'rb')\n\
+        m=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ)\n\
+        print(len(m),m[0],flush=True)\n\
+        sys.stdin.readline()\n\
+        print(m[len(m)//2],flush=True)";
+    let mut reader = Command::new("python3")
+        .args(["-c", script])
+        .arg(live.path("samples/0/0"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(reader.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, format!("{LEN} 120\n"));
+    disk.fault("cache/shards/000000.bin", Fault::Fail(Errno::EIO));
+    let names = fs::read_dir(live.path("samples/0")).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["0"]);
+    disk.heal();
+    reader.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    line.clear();
+    said.read_line(&mut line).unwrap();
+    assert_eq!(
+        (line.as_str(), reader.wait().unwrap().code()),
+        ("0\n", Some(0))
+    );
+    assert_eq!(fs::metadata(live.path("samples/0/0")).unwrap().len(), LEN);
+    live.stop();
 }
