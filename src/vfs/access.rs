@@ -189,7 +189,15 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn of(caches: &[Arc<CachePermissions>], options: &VfsOptions) -> Self {
         let own = (options.uid, options.gid);
-        let of_own = |sources: &AccessSet| Permissions::shown_as(own, sources, options);
+        let of_own = |sources: &AccessSet| {
+            let shown = Permissions::shown_as(own, sources, options);
+            let overridden = shown.overridden(options);
+            // Who is shown as the owner of samples does not own this.
+            Permissions {
+                file: overridden.file,
+                ..shown
+            }
+        };
         let all = AccessSet::default().and(caches.iter().map(|cache| &cache.all));
         let tables = AccessSet::default().and(caches.iter().map(|cache| &cache.tables));
         Self {

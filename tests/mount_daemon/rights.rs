@@ -6,6 +6,10 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::getxattr;
+use rustix::io::Errno;
+use rustix::thread::{Gid, Uid, set_thread_gid, set_thread_groups, set_thread_uid};
+
 use crate::common::acl::{ACCESS, set_acl};
 use crate::common::fixture::{Fixture, Sample, TestCache};
 use crate::common::mount::{MountGuard, can_be_user, can_mount, finish, program, within};
@@ -370,6 +374,36 @@ fn texts_about_private_caches_are_not_for_others() {
     let metrics = guard.read(".control/metrics").unwrap();
     assert!(!String::from_utf8(metrics).unwrap().contains("secret"));
     drop(open);
+}
+
+#[test]
+fn attributes_of_private_samples_are_not_for_others() {
+    if !can_mount() || !can_be_user() {
+        return;
+    }
+    let place = place();
+    let cache = cache(&place.point("cache"), "field");
+    assert!(change(&cache, ("shards/000001.bin", "mode", "600")));
+    let mut guard = MountGuard::at(place.point("m"));
+    let mut command = program();
+    command.args(["--allow-other", "--xattrs"]);
+    guard.foreground(command, &cache.dir);
+    let paths = ["samples/0/0", "samples/0/1"].map(|name| guard.point.join(name));
+    let ask = move || {
+        // Of this thread alone.
+        let (uid, gid) = (Uid::from_raw(1000), Gid::from_raw(1000));
+        set_thread_groups(&[]).unwrap();
+        set_thread_gid(gid).unwrap();
+        set_thread_uid(uid).unwrap();
+        paths.map(|path| {
+            let mut value = [0; 100];
+            let found = getxattr(path, "user.datasetrt.metadata", &mut value);
+            found.map(|len| value[..len].to_vec())
+        })
+    };
+    let [open, private] = std::thread::spawn(ask).join().unwrap();
+    assert_eq!(open.unwrap(), br#"{"field":"secret-value"}"#);
+    assert_eq!(private, Err(Errno::ACCESS));
 }
 
 #[test]

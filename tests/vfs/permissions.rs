@@ -192,5 +192,9 @@ fn who_is_shown_instead_takes_nobody_elses_place() {
         umask: Some(0o022),
         ..options
     };
-    assert_eq!(bits(&tree_with(&[&cache], options), "samples/0/1"), 0o444);
+    chmod(&cache, "metadata.arrow", 0o600);
+    let vfs = tree_with(&[&cache], options);
+    for path in ["samples/0/1", "by-name", "views", ".control/status"] {
+        assert_eq!(bits(&vfs, path), 0o444, "{path}");
+    }
 }
