@@ -263,7 +263,12 @@ impl Vfs {
         self.prefetch.drop_idle(now);
         self.slow.forget_old(now);
         self.tell_left_out(now);
-        if self.payloads.drop_idle(now) || self.has_become_quiet() {
+        let evicted = [
+            self.payloads.drop_idle(now),
+            self.evict_views(),
+            self.has_become_quiet(),
+        ];
+        if evicted.contains(&true) {
             crate::storage::give_back_free_memory();
         }
     }

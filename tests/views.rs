@@ -10,6 +10,8 @@
 #[path = "common/tiny_views.rs"]
 mod tiny_views;
 
+#[path = "views/evicted.rs"]
+mod evicted;
 #[path = "views/manual.rs"]
 mod manual;
 #[path = "views/names.rs"]

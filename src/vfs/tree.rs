@@ -373,7 +373,10 @@ impl Vfs {
     pub(super) fn snapshot(&self, file: ControlFile) -> Snapshot {
         let caches = self.caches.iter();
         let verified = caches.map(|mounted| mounted.cache().verification_changes());
-        let runs = self.migration.runs() + self.scrub.changes() + self.tamper.refused();
+        let runs = self.migration.runs()
+            + self.scrub.changes()
+            + self.tamper.refused()
+            + self.views.changes();
         let state = verified.fold(self.damage.changes() + runs, u64::wrapping_add);
         self.snapshots.take(file, state, || match file {
             ControlFile::Damaged => self.damaged_text(),

@@ -4,7 +4,9 @@
 mod build;
 mod collisions;
 mod corpus;
+mod evict;
 mod folders;
+mod held;
 mod index;
 mod lines;
 mod listing;
@@ -12,12 +14,14 @@ mod listing;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
 
 use self::corpus::Corpus;
 use self::folders::TOP;
+use self::held::{HeldIndex, Unbuilt};
 use self::index::{Named, Names, ViewIndex};
 use super::access::Permissions;
 use super::caches::Caches;
@@ -37,6 +41,11 @@ pub(super) const LINES_FILE: &str = "metadata.jsonl";
 /// The views of one mount.
 #[derive(Debug)]
 pub(super) struct Views {
+    budget: usize,
+    /// Counts the ticks.
+    clock: AtomicU64,
+    /// Views that were built or dropped.
+    changes: AtomicU64,
     corpus: Corpus,
     list: Vec<ShownView>,
     by_name: HashMap<String, usize>,
@@ -47,16 +56,14 @@ pub(super) struct Views {
 struct ShownView {
     view: View,
     permissions: ArcSwap<Permissions>,
-    /// Built at the first use, by one thread, while others wait; what failed stays so.
-    index: OnceLock<Result<ViewIndex, Arc<Error>>>,
+    index: HeldIndex,
     lines: Generated,
 }
 
 /// A view with its index.
-#[derive(Clone, Copy)]
 struct Built<'a> {
     shown: &'a ShownView,
-    index: &'a ViewIndex,
+    index: Arc<ViewIndex>,
 }
 
 impl Views {
@@ -110,12 +117,15 @@ impl Views {
             .map(|view| ShownView {
                 permissions: ArcSwap::from_pointee(shown_permissions(&view, caches, options)),
                 view,
-                index: OnceLock::new(),
+                index: HeldIndex::default(),
                 lines: Generated::default(),
             })
             .collect();
         let by_name = list.iter().enumerate();
         let views = Self {
+            budget: evict::budget(options.cache_memory),
+            clock: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             by_name: by_name
                 .map(|(n, shown)| (shown.view.name().to_owned(), n))
                 .collect(),
@@ -140,7 +150,8 @@ impl Views {
             let (built, _) = build(self, shown);
             match built {
                 Ok(index) => {
-                    let _ = shown.index.set(Ok(index));
+                    // It is the first one.
+                    let _ = shown.index.keep(index);
                     None
                 }
                 Err(error) => Some(error),
@@ -204,10 +215,11 @@ impl Views {
                 "template": spec.template().text(),
                 "filter": spec.filter().map(|filter| filter.text().trim()),
             });
-            let (state, facts) = match shown.index.get() {
-                None => ("not built yet", serde_json::json!({})),
-                Some(Err(error)) => ("failed", serde_json::json!({ "error": error.chain() })),
-                Some(Ok(index)) => (
+            let (state, facts) = match (shown.index.peek(), shown.index.failure()) {
+                (None, None) if shown.index.is_evicted() => ("evicted", serde_json::json!({})),
+                (None, None) => ("not built yet", serde_json::json!({})),
+                (None, Some(error)) => ("failed", serde_json::json!({ "error": error.chain() })),
+                (Some(index), _) => (
                     "built",
                     serde_json::json!({
                         "files": index.files.len(),
@@ -244,20 +256,30 @@ fn shown_permissions(view: &View, caches: &Caches, options: &VfsOptions) -> Perm
 impl Vfs {
     fn built(&self, view: u32) -> Result<Built<'_>, VfsError> {
         let shown = self.views.shown(view).ok_or(VfsError::NotFound)?;
-        if shown.index.get().is_none() {
-            takes_long()?;
+        let now = self.views.now();
+        if let Some(index) = shown.index.get(now) {
+            return Ok(Built { shown, index });
         }
-        let index = shown.index.get_or_init(|| {
+        if let Some(error) = shown.index.failure() {
+            return Err(VfsError::Damaged(Arc::clone(error)));
+        }
+        takes_long()?;
+        let built = shown.index.get_or_build(now, || {
             let (built, made) = build(&self.views, shown);
             self.counters.note_names(made);
-            built.map_err(|error| {
-                log::error!("{}", error.chain());
-                Arc::new(error)
-            })
+            built.inspect_err(|error| log::error!("{}", error.chain()))
         });
-        match index {
+        self.views.note_change();
+        self.views.evict_others(view);
+        match built {
             Ok(index) => Ok(Built { shown, index }),
-            Err(error) => Err(VfsError::Damaged(Arc::clone(error))),
+            Err(Unbuilt::Failed(error)) => Err(VfsError::Damaged(error)),
+            Err(Unbuilt::Changed) => {
+                let reason = "what it is made of has changed since it was first built";
+                let view = shown.view.name().to_owned();
+                let reason = reason.to_owned();
+                Err(VfsError::Damaged(Arc::new(Error::View { view, reason })))
+            }
         }
     }
 
@@ -274,11 +296,8 @@ impl Vfs {
 
     /// The folders of a view that anybody may have looked up, and its `metadata.jsonl`.
     pub(super) fn view_nodes(&self, view: u32) -> Vec<Node> {
-        let index = self.views.shown(view).and_then(|shown| shown.index.get());
-        let count = match index {
-            Some(Ok(index)) => u32::try_from(index.folders.len()).unwrap_or(u32::MAX),
-            _ => 1,
-        };
+        let shown = self.views.shown(view);
+        let count = shown.map_or(1, |shown| shown.index.folder_count());
         let folders = (0..count).map(|folder| Node::ViewDir(view, folder));
         folders.chain([Node::ViewLines(view)]).collect()
     }
@@ -340,7 +359,8 @@ impl Vfs {
         let nlink = match folder {
             TOP => 1,
             _ => {
-                let folders = &self.built(view)?.index.folders;
+                let built = self.built(view)?;
+                let folders = &built.index.folders;
                 if !folders.exists(folder) {
                     return Err(VfsError::NotFound);
                 }

@@ -1,7 +1,7 @@
 //! The folders of a view, in about thirty bytes each: no name is kept. A folder's name is that
 //! component of the path of the first sample in it.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 /// Number of the view's own folder.
 pub(super) const TOP: u32 = 0;
@@ -46,6 +46,15 @@ impl Folders {
             table: vec![0; 16],
             children: Vec::new(),
         }
+    }
+
+    /// Hashes what the folders are, by number, and how they lie; not how they are looked up.
+    pub(super) fn hash_shape(&self, hasher: &mut impl Hasher) {
+        for folder in &self.folders {
+            let ends = (folder.children_end, folder.files_end);
+            (folder.parent, folder.sample, folder.depth, ends).hash(hasher);
+        }
+        self.children.hash(hasher);
     }
 
     /// Number of folders, the top one included.

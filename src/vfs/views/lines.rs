@@ -30,7 +30,7 @@ impl Vfs {
             node: Node::ViewLines(view),
             what: format!("/views/{}/{LINES_FILE}", built.shown.view.name()),
             known: &built.shown.lines,
-            write: &|out| self.write_lines(built, out),
+            write: &|out| self.write_lines(&built, out),
         })
     }
 
@@ -56,7 +56,7 @@ impl Vfs {
         })
     }
 
-    fn write_lines(&self, built: super::Built<'_>, out: &mut dyn Write) -> io::Result<()> {
+    fn write_lines(&self, built: &super::Built<'_>, out: &mut dyn Write) -> io::Result<()> {
         let corpus = &self.views.corpus;
         let union = Union::new(corpus.entries(), &[FILE_NAME]);
         let keys = union.columns().iter().map(|column| {

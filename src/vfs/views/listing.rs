@@ -61,7 +61,7 @@ impl Vfs {
             }
         }
         if goes_on {
-            self.list_files(&names, index, folder, &mut listing);
+            self.list_files(&names, &index, folder, &mut listing);
         }
         self.counters.note_names(names.made());
         Ok(())
