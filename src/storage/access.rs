@@ -323,7 +323,7 @@ mod tests {
             let cut = Access::nobody().apply_acl(&whole[..len], Right::Read);
             assert_eq!(
                 cut.is_some(),
-                len >= HEADER && (len - HEADER) % ENTRY == 0,
+                len >= HEADER && (len - HEADER).is_multiple_of(ENTRY),
                 "{len}"
             );
         }

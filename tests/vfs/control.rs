@@ -187,7 +187,7 @@ fn processes_that_nobody_knows_read_whole_texts_and_no_words_of_others() {
         let len = vfs.read(ino, 0, &mut text).unwrap();
         String::from_utf8(text[..len].to_vec()).unwrap()
     };
-    let mut write = |list: &str| {
+    let write = |list: &str| {
         let ino = visit();
         datasetrt::vfs::Command::new(ino, 0, list.as_bytes())
             .run(&vfs)

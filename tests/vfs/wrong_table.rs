@@ -11,7 +11,7 @@ use crate::scrub::checked;
 use crate::{look, read, tree_with};
 
 fn cache(id: u64, labels: [&str; 2]) -> TestCache {
-    let samples = labels.map(|label| Sample::new(label.to_owned()).with("label", label));
+    let samples = labels.map(|label| Sample::new(label).with("label", label));
     Fixture::new().cache_id(id).samples(samples).build()
 }
 
