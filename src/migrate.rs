@@ -136,10 +136,10 @@ fn migrate_one(
 ) -> Result<(), Refusal> {
     match target.inspect()? {
         Action::Keep => {
-            storage::sync_folder_of(&target.file(), hook)?;
+            storage::sync_folder_of(&target.file()?, hook)?;
             entries.push(target.entry(ManifestStatus::Unchanged));
         }
-        Action::Replace(bytes) => match storage::replace_file(&target.file(), &bytes, hook)? {
+        Action::Replace(bytes) => match storage::replace_file(&target.file()?, &bytes, hook)? {
             Replaced::Durable => entries.push(target.entry(ManifestStatus::Updated)),
             Replaced::Unsynced(error) => {
                 entries.push(target.entry(ManifestStatus::DurabilityUnknown));

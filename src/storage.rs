@@ -9,6 +9,7 @@ mod device;
 mod folder;
 mod guard;
 mod heap;
+mod held_dir;
 mod inherited;
 mod mapped;
 mod process;

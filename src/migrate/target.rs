@@ -44,9 +44,10 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The manifest itself, where it lay when the cache was opened.
-    pub(super) fn file(&self) -> PathBuf {
-        self.of.cache.manifest_place().real_path()
+    /// The manifest itself, where it lay when the cache was opened. Another folder may have come there
+    /// since, whose manifest is not to be replaced.
+    pub(super) fn file(&self) -> Result<PathBuf, Error> {
+        self.of.cache.manifest_place().path_now()
     }
 
     pub(super) fn entry(&self, status: ManifestStatus) -> ManifestUpdateEntry {
@@ -75,7 +76,7 @@ impl<'a> Target<'a> {
         match self.inspect()? {
             Action::Keep => Ok(ManifestStatus::Unchanged),
             Action::Replace(_) => {
-                storage::check_replaceable(&self.file())?;
+                storage::check_replaceable(&self.file()?)?;
                 Ok(ManifestStatus::WouldUpdate)
             }
         }

@@ -17,65 +17,10 @@ use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use super::device::FsKind;
+use super::held_dir::{DirFd, HeldDir};
 use super::resolve::{Resolved, lexical, place_without_links, resolve, resolve_from};
-use super::shard_files::DirPermit;
 use super::{FileIdentity, FileInfo, FileStamp, OpenFileLimit, StoredFile, replaced};
-use crate::error::{Error, Result};
-
-/// A folder by descriptor. Beyond the bound on these, by its path without links, and what it was.
-#[derive(Debug)]
-struct HeldDir {
-    path: PathBuf,
-    device: u64,
-    inode: u64,
-    kind: FsKind,
-    fd: Option<(OwnedFd, DirPermit)>,
-}
-
-/// A held folder, or one that was found again.
-enum DirFd<'a> {
-    Held(BorrowedFd<'a>),
-    Again(OwnedFd),
-}
-
-impl AsFd for DirFd<'_> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Held(fd) => *fd,
-            Self::Again(fd) => fd.as_fd(),
-        }
-    }
-}
-
-impl HeldDir {
-    fn new(fd: OwnedFd, path: PathBuf, limit: &Arc<OpenFileLimit>) -> io::Result<Self> {
-        let found = rustix::fs::fstat(&fd)?;
-        let kind = FsKind::of(&fd);
-        Ok(Self {
-            path,
-            device: found.st_dev,
-            inode: found.st_ino,
-            kind,
-            fd: limit.hold_dir().map(|permit| (fd, permit)),
-        })
-    }
-
-    fn get(&self) -> io::Result<DirFd<'_>> {
-        if let Some((fd, _)) = &self.fd {
-            return Ok(DirFd::Held(fd.as_fd()));
-        }
-        let fd = place_without_links(CWD, &self.path)?;
-        let found = rustix::fs::fstat(&fd)?;
-        if found.st_dev != self.device || (self.kind.numbered && found.st_ino != self.inode) {
-            let why = format!(
-                "the folder {} was replaced, and too many are in use to keep each open",
-                self.path.display()
-            );
-            return Err(io::Error::other(why));
-        }
-        Ok(DirFd::Again(fd))
-    }
-}
+use crate::error::{Error, Fault, FaultKind, Result};
 
 /// The folder of a cache, or a folder in it, as it was when it was opened: renaming it, or turning a
 /// link on the way to it elsewhere, changes nothing.
@@ -307,6 +252,23 @@ impl Place {
         self.dir.path.join(&self.name)
     }
 
+    /// [`Place::real_path`], if the folder there is still the one that the file lies in.
+    ///
+    /// # Errors
+    /// [`FaultKind::Replaced`] when another folder is there; [`Error::Io`].
+    pub fn path_now(&self) -> Result<PathBuf> {
+        let found = self.dir.find().map_err(|source| self.failed(source))?;
+        match found {
+            Some(_) => Ok(self.real_path()),
+            None => Err(Fault::new(
+                FaultKind::Replaced,
+                "the folder in which it lay when the cache was opened",
+                "another folder",
+            )
+            .in_file(&self.shown)),
+        }
+    }
+
     /// Attributes when the cache was opened.
     #[must_use]
     pub fn info(&self) -> &FileInfo {
@@ -323,7 +285,7 @@ impl Place {
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Refused`] for something that is no regular file;
-    /// [`crate::error::FaultKind::Replaced`] when it is another file.
+    /// [`FaultKind::Replaced`] when it is another file.
     pub fn open(&self) -> Result<StoredFile> {
         self.open_if(|found| match self.info.identity.is(&found) {
             true => Ok(()),

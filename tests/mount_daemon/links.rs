@@ -306,6 +306,40 @@ fn what_was_mounted_is_served_when_its_link_is_flipped_or_its_folder_renamed() {
 }
 
 #[test]
+fn a_migration_leaves_the_manifest_of_another_cache_at_the_same_place_alone() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let folder = place.point("caches");
+    let old = |name: &str, word: &str| {
+        let fixture = Fixture::new().v2().name(name).payloads([word]);
+        fixture.write(&folder.join(name))
+    };
+    let _ = old("mounted", "mounted");
+    let mut guard = MountGuard::at(place.point("m"));
+    guard.foreground(program(), &folder);
+    let aside = place.point("aside").join("mounted");
+    fs::rename(folder.join("mounted"), &aside).unwrap();
+    let other = old("mounted", "another");
+    let before = [
+        other.read("manifest.json"),
+        fs::read(aside.join("manifest.json")).unwrap(),
+    ];
+    fs::write(guard.point.join(".control/migrate"), "3\n").unwrap_err();
+    let after = [
+        other.read("manifest.json"),
+        fs::read(aside.join("manifest.json")).unwrap(),
+    ];
+    assert!(before == after);
+    // Back at its place it is migrated.
+    fs::rename(folder.join("mounted"), place.point("aside").join("other")).unwrap();
+    fs::rename(&aside, folder.join("mounted")).unwrap();
+    fs::write(guard.point.join(".control/migrate"), "3\n").unwrap();
+    assert_eq!(guard.read("samples/0/0").unwrap(), b"mounted");
+}
+
+#[test]
 fn a_shard_that_leads_back_into_the_mount_is_an_error_and_holds_up_nobody() {
     if !can_mount() {
         return;
