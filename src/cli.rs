@@ -20,8 +20,9 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use crate::error::printable;
+use logging::say_error;
 pub use logging::{LogFormat, LogOptions, Verbosity, start_logging};
-use logging::{one_line, say_error};
 
 /// Damage was found, or the work was refused.
 pub const EXIT_REFUSED: u8 = 1;
@@ -38,9 +39,10 @@ pub fn refuse(program: &str, reason: &str, logged: bool) -> ExitCode {
     ExitCode::from(EXIT_REFUSED)
 }
 
-/// Says something on stderr. Where that is full or closed there is nobody to tell.
+/// Says one line on stderr. Where that is full or closed there is nobody to tell.
 fn say(message: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{message}");
+    let message = message.to_string();
+    let _ = writeln!(io::stderr(), "{}", printable(&message));
 }
 
 /// Reads a size such as `4096`, `64MiB`, `64M` (the same) or `64MB` (millions).

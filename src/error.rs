@@ -3,9 +3,13 @@
 //! There is no errno here; `crate::fuse::errno` has the one table. `format` raises [`Fault`]s,
 //! which know no file; `storage` and `cache` add the path and the sample and make [`Error`]s.
 
+mod printable;
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+
+pub use printable::{json_line, json_pretty, printable, printable_json};
 
 /// The result of everything that can meet damage or a failing disk.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -150,9 +154,14 @@ impl Error {
         }
     }
 
-    /// This error with its causes, joined by ": ", for one line of a log or of stderr.
+    /// This error with its causes, joined by ": ", for one line of a log or of stderr; several errors
+    /// have a line each. What is in names stays on its line ([`printable`]).
     #[must_use]
     pub fn chain(&self) -> String {
+        if let Self::Several(errors) = self {
+            let lines: Vec<_> = errors.iter().map(Self::chain).collect();
+            return lines.join("\n");
+        }
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(error) = cause {
@@ -160,7 +169,7 @@ impl Error {
             text.push_str(&error.to_string());
             cause = error.source();
         }
-        text
+        printable(&text).into_owned()
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::output::written;
+use super::output::{plain, written};
 use super::refuse;
 use super::tool::PROGRAM;
 use crate::error::{Error, Result};
@@ -82,7 +82,7 @@ fn write(dir: &Path) -> Result<Vec<String>> {
         let report = writer.finish()?;
         lines.push(format!(
             "{}: {} pictures, cache_id {}",
-            report.dir.display(),
+            plain(&report.dir.to_string_lossy()),
             report.samples,
             report.cache_id
         ));

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::EXIT_REFUSED;
 use super::output::{plain, written};
 use super::tool::PROGRAM;
+use crate::error::json_line;
 
 // One line a paragraph: clap breaks lines where the terminal ends.
 const DETAILS: &str = "\
@@ -117,7 +118,7 @@ impl Args {
             checks,
         };
         let text = match self.json {
-            true => serde_json::to_string(&report).unwrap_or_default() + "\n",
+            true => json_line(&report) + "\n",
             false => report.text(),
         };
         let code = match report.failed {

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::cache_list::CacheList;
-use super::output::written;
+use super::output::{plain, written};
 use super::tool::PROGRAM;
 use super::{EXIT_REFUSED, refuse};
 use crate::cache::Cache;
@@ -81,7 +81,7 @@ impl Args {
             if damaged > 0 {
                 let reason = format!(
                     "{}: {damaged} damaged samples: `datasetrt verify` lists them",
-                    info.cache.dir().display()
+                    plain(&info.cache.dir().to_string_lossy())
                 );
                 refuse(PROGRAM, &reason, false);
                 good = false;

@@ -14,7 +14,7 @@ use super::output::{plain, written};
 use super::tool::PROGRAM;
 use super::{EXIT_REFUSED, refuse};
 use crate::dataset::Dataset;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, json_line};
 use crate::migrate::{
     ManifestUpdateEntry, ManifestUpdateError, ManifestUpdateReport, parse_control_word,
     preview_manifests, update_manifests,
@@ -106,7 +106,7 @@ impl Args {
     fn tell(&self, outcome: &Outcome, interrupt: &Interrupt) -> ExitCode {
         let text = if self.json {
             // Text and numbers only: this has a spelling.
-            serde_json::to_string(outcome).unwrap_or_default() + "\n"
+            json_line(outcome) + "\n"
         } else {
             table(match outcome {
                 Ok(report) => &report.entries,

@@ -1,11 +1,10 @@
 //! Results on stdout: numbers and texts as people read them, and readers that go away.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use super::refuse;
+pub(super) use crate::error::printable as plain;
 
 /// Exit code of a command whose last step was writing its result. A reader that has seen enough
 /// and went away is success.
@@ -63,22 +62,6 @@ pub(super) fn bytes(number: u64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// `text` with its control characters escaped, so that it stays on its line and moves no cursor.
-pub(super) fn plain(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if c.is_control() {
-            let _ = write!(escaped, "{}", c.escape_debug());
-        } else {
-            escaped.push(c);
-        }
-    }
-    Cow::Owned(escaped)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,11 +89,5 @@ mod tests {
         }
         assert_eq!(counted(1, "sample"), "1 sample");
         assert_eq!(counted(2000, "sample"), "2,000 samples");
-    }
-
-    #[test]
-    fn control_characters_are_escaped() {
-        assert_eq!(plain("a\u{e9}"), "a\u{e9}");
-        assert_eq!(plain("a\n\u{1b}[2J"), "a\\n\\u{1b}[2J");
     }
 }

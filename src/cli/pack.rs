@@ -17,7 +17,7 @@ pub use args::Args;
 use super::output::{bytes, counted, plain, written};
 use super::tool::PROGRAM;
 use super::{EXIT_USAGE, refuse, say};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, json_line};
 use crate::fuse;
 use crate::storage;
 use crate::writer::source::Payload;
@@ -243,7 +243,7 @@ impl Outcome {
                 "metadata_schema": fields,
                 "seconds": elapsed.as_secs_f64(),
             });
-            return format!("{line}\n");
+            return json_line(&line) + "\n";
         }
         let fields: Vec<String> = self
             .fields

@@ -12,6 +12,7 @@ use super::cache_list::CacheList;
 use super::output::{bytes, counted, plain};
 use super::tool::PROGRAM;
 use super::{EXIT_REFUSED, refuse};
+use crate::error::json_line;
 use crate::verify::{CacheSummary, Event, Finding, Options, Severity, Verification};
 
 /// The most threads that may be asked for.
@@ -146,7 +147,7 @@ impl Report {
             _ => ",\n",
         };
         // Texts and numbers always have a JSON spelling.
-        let finding = serde_json::to_string(finding).unwrap_or_default();
+        let finding = json_line(finding);
         format!("{before}{finding}")
     }
 
@@ -185,7 +186,7 @@ impl Report {
                 "warnings": self.warnings,
                 "quick": self.quick,
             });
-            let rest = rest.to_string();
+            let rest = json_line(&rest);
             let rest = rest.strip_prefix('{').unwrap_or_default();
             self.print(&format!("{start}], {rest}\n"));
         }

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::error::printable;
 use serde::{Serialize, Serializer};
 
 /// What happened to one manifest.
@@ -75,9 +76,9 @@ pub struct ManifestUpdateError {
 impl fmt::Display for ManifestUpdateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.path {
-            write!(f, "{}: ", path.display())?;
+            write!(f, "{}: ", printable(&path.to_string_lossy()))?;
         }
-        f.write_str(&self.message)
+        f.write_str(&printable(&self.message))
     }
 }
 

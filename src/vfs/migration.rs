@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use super::control::later_than;
 use super::{Vfs, VfsError, Written};
+use crate::error::json_line;
 use crate::migrate::{self, ManifestUpdateError, ManifestUpdateReport};
 
 /// The one migration that may run at a time, and the result of the last.
@@ -116,8 +117,7 @@ impl Vfs {
                 done.len()
             ),
         }
-        let mut text = serde_json::to_vec(&result).unwrap_or_default();
-        text.push(b'\n');
+        let text = (json_line(&result) + "\n").into_bytes();
         let mut state = self.migration.lock();
         state.result = text.into();
         state.changed = later_than(state.changed);

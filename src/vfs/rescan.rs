@@ -12,7 +12,7 @@ use serde_json::json;
 use super::control::later_than;
 use super::{Node, Stale, Vfs, VfsError, Written};
 use crate::dataset::{Dataset, Entry, Newcomers};
-use crate::error::Error;
+use crate::error::{Error, json_line};
 
 /// Looks for caches that are not among the known ones.
 type Find = Box<dyn Fn(&Dataset, &[Entry]) -> Newcomers + Send + Sync>;
@@ -171,8 +171,7 @@ impl Vfs {
             "gone": paths(&gone),
             "replaced": paths(&replaced),
         });
-        let mut text = facts.to_string().into_bytes();
-        text.push(b'\n');
+        let text = (json_line(&facts) + "\n").into_bytes();
         let mut last = lock(&self.rescan.last);
         // Whoever looks often wants no line each time.
         if *last.0 != *text {

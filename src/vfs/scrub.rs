@@ -16,7 +16,7 @@ use super::log_limit::LineKind;
 use super::names::parse_decimal;
 use super::payloads::{Payloads, Reservation};
 use super::{Ino, Mounted, Node, Vfs, VfsError, Written};
-use crate::error::Error;
+use crate::error::{Error, json_pretty};
 use crate::verify::{
     CacheSummary, Event, Finding, Held, Kind, Memory, Options, Severity, Verification,
 };
@@ -95,9 +95,7 @@ enum Target {
 }
 
 fn json_text(value: &Value) -> Arc<[u8]> {
-    let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
-    text.push(b'\n');
-    text.into()
+    (json_pretty(value) + "\n").into_bytes().into()
 }
 
 enum Command {

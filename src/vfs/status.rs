@@ -9,6 +9,7 @@ use super::payloads::Place;
 use super::{Mounted, Vfs};
 use crate::cache::Level;
 use crate::dataset::Validated;
+use crate::error::{json_pretty, printable};
 
 /// Changed shards that are named, of each cache.
 const MOST_NAMED: usize = 1000;
@@ -77,9 +78,9 @@ impl Vfs {
                 "held_bytes": self.payloads.held(Place::Disk),
             },
         });
-        let mut text = serde_json::to_vec_pretty(&status).unwrap_or_default();
-        text.push(b'\n');
-        text
+        let mut text = json_pretty(&status);
+        text.push('\n');
+        text.into_bytes()
     }
 
     /// How far `/.control/prefetch` has come.
@@ -103,7 +104,7 @@ impl Vfs {
         self.damage.for_each(|slot, sample, message| {
             if let Some(mounted) = self.at_slot(slot) {
                 let id = mounted.entry.cache_id;
-                text.push_str(&format!("{id}/{sample}: {message}\n"));
+                text.push_str(&format!("{id}/{sample}: {}\n", printable(message)));
             }
         });
         let unlisted = self.damage.unlisted();

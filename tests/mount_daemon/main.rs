@@ -18,6 +18,7 @@ mod end;
 mod ends;
 mod follow;
 mod fstab;
+mod hostile_names;
 mod links;
 mod logs;
 mod read_only;

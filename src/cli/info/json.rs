@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::CacheInfo;
 use super::stats::{Distinct, FieldStats, Sizes, Stats};
+use crate::error::json_pretty;
 use crate::format::metadata::{Field, FieldKind};
 
 /// Most frequent values of each field that are told.
@@ -12,7 +13,7 @@ const TOP: usize = 10;
 /// One object with the list `caches`.
 pub(super) fn of(infos: &[CacheInfo]) -> String {
     let caches: Vec<Value> = infos.iter().map(cache).collect();
-    format!("{:#}\n", json!({ "caches": caches }))
+    json_pretty(&json!({ "caches": caches })) + "\n"
 }
 
 fn cache(info: &CacheInfo) -> Value {

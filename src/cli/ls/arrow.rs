@@ -48,10 +48,7 @@ impl Listing for Arrow {
 
     fn damaged(&mut self, _: u64, reason: &str) -> io::Result<()> {
         // stdout may be the file, so this one message is for people only.
-        crate::cli::say(format_args!(
-            "{PROGRAM}: damaged: {}",
-            crate::cli::one_line(reason)
-        ));
+        crate::cli::say(format_args!("{PROGRAM}: damaged: {}", reason));
         Ok(())
     }
 

@@ -2,11 +2,9 @@
 
 use std::io::{self, Write};
 
-use serde_json::json;
-
 use super::Listing;
 use crate::cache::Cache;
-use crate::error::Result;
+use crate::error::{Result, json_line, printable_json};
 
 pub(super) struct Lines {
     out: Box<dyn Write>,
@@ -26,12 +24,14 @@ impl Listing for Lines {
     fn good(&mut self, cache: &Cache, sample: u64, size: u64) -> Result<io::Result<()>> {
         cache.write_metadata_json(sample, &mut self.metadata)?;
         let start = format!(r#"{{"sample_id":{sample},"size":{size},"metadata":"#);
-        let parts = [start.as_bytes(), &self.metadata, b"}\n"];
+        let metadata = String::from_utf8_lossy(&self.metadata);
+        let metadata = printable_json(&metadata);
+        let parts = [start.as_bytes(), metadata.as_bytes(), b"}\n"];
         Ok(parts.iter().try_for_each(|part| self.out.write_all(part)))
     }
 
     fn damaged(&mut self, sample: u64, reason: &str) -> io::Result<()> {
-        let reason = json!(reason);
+        let reason = json_line(&reason);
         writeln!(self.out, r#"{{"sample_id":{sample},"damaged":{reason}}}"#)
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::MOST_PENDING;
+use crate::error::json_line;
 use crate::vfs::control::later_than;
 use crate::vfs::names::parse_decimal;
 use crate::vfs::{Ino, Node, Vfs, VfsError, Written};
@@ -223,7 +224,7 @@ impl Vfs {
     /// Sets what reading the file gives.
     fn say(&self, text: &serde_json::Value) {
         let mut state = self.prefetch.lock();
-        state.said = format!("{text}\n").into_bytes().into();
+        state.said = (json_line(text) + "\n").into_bytes().into();
         state.changed = later_than(state.changed);
     }
 }
