@@ -2,14 +2,16 @@
 
 mod newcomers;
 mod receipt;
+mod refusals;
 mod validate;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use newcomers::Newcomers;
 pub use receipt::Receipts;
+pub use refusals::Refusals;
 pub use validate::Progress;
 
 use crate::cache::Cache;
@@ -76,6 +78,15 @@ impl Dataset {
     /// # Errors
     /// [`Error::DuplicateCacheId`].
     pub fn open_valid(paths: &[PathBuf]) -> Result<Self> {
+        let dataset = Self::open_listed(paths);
+        match duplicates(&dataset.entries).into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(dataset),
+        }
+    }
+
+    /// All that can be opened, whatever their identities.
+    fn open_listed(paths: &[PathBuf]) -> Self {
         let limit = OpenFileLimit::for_process();
         let opened = open_within(paths, 0, &limit);
         let mut dataset = Self {
@@ -96,10 +107,34 @@ impl Dataset {
                 }
             }
         }
-        match duplicates(&dataset.entries).into_iter().next() {
-            Some((_, error)) => Err(error),
-            None => Ok(dataset),
+        dataset
+    }
+
+    /// As [`Dataset::open_valid`], but of caches with the same identity leaves out all but the first.
+    #[must_use]
+    pub fn open_skipping(paths: &[PathBuf]) -> Self {
+        let mut dataset = Self::open_listed(paths);
+        let (later, errors): (HashSet<usize>, Vec<Error>) =
+            duplicates(&dataset.entries).into_iter().unzip();
+        dataset.skipped.extend(errors);
+        let entries = &mut dataset.entries;
+        entries.retain(|entry| !later.contains(&entry.position));
+        dataset
+    }
+
+    /// As [`Dataset::open`], but of caches with the same identity leaves out all but the first.
+    ///
+    /// # Errors
+    /// As there, less [`Error::DuplicateCacheId`].
+    pub fn open_distinct(paths: &[PathBuf]) -> Result<Self> {
+        let mut dataset = Self::open_skipping(paths);
+        let is_duplicate = |error: &Error| matches!(error, Error::DuplicateCacheId { .. });
+        if dataset.skipped.iter().all(is_duplicate) {
+            return Ok(dataset);
         }
+        let skipped = std::mem::take(&mut dataset.skipped);
+        let refused = skipped.into_iter().filter(|error| !is_duplicate(error));
+        Err(several(refused.collect()))
     }
 
     /// The caches, in the order of the list.

@@ -135,6 +135,35 @@ fn two_caches_of_one_identity_are_refused_naming_both() {
 }
 
 #[test]
+fn of_caches_of_one_identity_the_later_ones_can_be_left_out_by_name() {
+    let first = Fixture::tiny().cache_id(1).build();
+    let position = Fixture::tiny().v2().build();
+    let last = Fixture::tiny().cache_id(9).build();
+    let bad = Fixture::tiny().cache_id(5).build();
+    bad.remove("index.bin");
+    let paths = [&first, &position, &last, &first].map(|cache| cache.dir.clone());
+    for dataset in [
+        Dataset::open_skipping(&paths),
+        Dataset::open_distinct(&paths).unwrap(),
+    ] {
+        let kept: Vec<_> = dataset.entries().iter().collect();
+        let kept: Vec<_> = kept.iter().map(|e| (e.cache_id, e.position)).collect();
+        assert_eq!(kept, [(1, 0), (9, 2)]);
+        assert_eq!(dataset.skipped().len(), 2);
+        for (error, second) in dataset.skipped().iter().zip([&position, &first]) {
+            let Error::DuplicateCacheId { second: named, .. } = error else {
+                panic!("{error:?}");
+            };
+            assert_eq!(*named, second.dir);
+        }
+    }
+    let paths = [&first, &bad, &first].map(|cache| cache.dir.clone());
+    assert_eq!(Dataset::open_skipping(&paths).skipped().len(), 2);
+    let refused = Dataset::open_distinct(&paths).unwrap_err();
+    assert!(refused.chain().contains(bad.dir.to_str().unwrap()));
+}
+
+#[test]
 fn caches_that_fail_validation_leave_the_list_when_they_may_be_skipped() {
     let caches: Vec<_> = (0..3).map(|_| Fixture::tiny().v2().build()).collect();
     caches[1].flip("shards/000000.bin", -1, 1);

@@ -29,6 +29,7 @@ use self::background::Launcher;
 use self::config::Wrong;
 use self::ready::{ReadyFd, notify_manager};
 use super::{EXIT_USAGE, LogOptions, refuse, start_logging};
+use crate::dataset::Refusals;
 use crate::error::{Error, Result};
 use crate::fuse::{self, Confinement, MountOptions, Mountpoint, ServeOptions, Session, User};
 use crate::storage;
@@ -184,7 +185,10 @@ fn serve(mut config: MountConfig) -> Result<()> {
         Place::Taken(taken) => Session::start(Arc::clone(&vfs), &taken, &options, serve)?,
     };
     let resolved = mountpoint.clone();
-    vfs.on_rescan(move |dataset, known| tree::look_again(&config, &resolved, dataset, known));
+    let refusals = Refusals::default();
+    vfs.on_rescan(move |dataset, known| {
+        tree::look_again(&config, &resolved, dataset, known, &refusals)
+    });
     let notifier = session.notifier();
     vfs.on_forget(move |ino, stale| notifier.forget(ino, stale));
     let shown = at.display();

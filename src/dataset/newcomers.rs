@@ -23,13 +23,18 @@ pub struct Newcomers {
 impl Newcomers {
     /// Leaves out the caches that `check` refuses, with its reason.
     pub fn refuse(&mut self, check: impl Fn(&Entry) -> Result<()>) {
+        self.refuse_each(|entry| check(entry).err().map(|error| vec![error]));
+    }
+
+    /// Leaves out the caches that `check` has reasons against.
+    pub(super) fn refuse_each(&mut self, check: impl Fn(&Entry) -> Option<Vec<Error>>) {
         let Dataset {
             entries, skipped, ..
         } = &mut self.dataset;
         entries.retain(|entry| match check(entry) {
-            Ok(()) => true,
-            Err(error) => {
-                skipped.push(error);
+            None => true,
+            Some(errors) => {
+                skipped.extend(errors);
                 false
             }
         });

@@ -49,7 +49,7 @@ struct Receipt {
 
 #[derive(Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-struct FileRecord {
+pub(super) struct FileRecord {
     name: String,
     device: u64,
     inode: u64,
@@ -179,7 +179,7 @@ impl Receipts {
 }
 
 /// All files of the cache, unless one of them changed so lately that it may change again unseen.
-fn files_now(cache: &Cache) -> Option<Vec<FileRecord>> {
+pub(super) fn files_now(cache: &Cache) -> Option<Vec<FileRecord>> {
     let files = files_of(cache)?;
     let now = SystemTime::now();
     let stamps = || files.iter().flat_map(|file| [file.modified, file.changed]);
@@ -195,7 +195,7 @@ fn files_now(cache: &Cache) -> Option<Vec<FileRecord>> {
 
 /// All files of the cache as they are now. `None` when one cannot be looked at, or is not the one that
 /// was opened.
-fn files_of(cache: &Cache) -> Option<Vec<FileRecord>> {
+pub(super) fn files_of(cache: &Cache) -> Option<Vec<FileRecord>> {
     let shards = &cache.manifest().shards;
     let mut files = Vec::with_capacity(shards.len() + 3);
     let opened = |name: &str, place: &Place| {

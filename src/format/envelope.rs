@@ -3,6 +3,7 @@
 //! Comparison is by bytes against the spelling that writers use; only an envelope spelled otherwise
 //! is parsed. Both ways compare exactly: floats by bits (but -0.0 equals 0.0), kinds by JSON token.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 
@@ -26,6 +27,8 @@ pub struct Envelope {
     fields: Vec<Field>,
     /// `"name":` of each field, escaped, after `{` or `,`.
     keys: Vec<Vec<u8>>,
+    /// The column of each name.
+    columns: HashMap<String, usize>,
 }
 
 impl Envelope {
@@ -42,7 +45,9 @@ impl Envelope {
                 key
             })
             .collect();
+        let columns = schema.iter().enumerate();
         Self {
+            columns: columns.map(|(n, field)| (field.name.clone(), n)).collect(),
             fields: schema.to_vec(),
             keys,
         }
@@ -158,6 +163,7 @@ impl Envelope {
     pub fn compare(&self, json: &[u8], table: &Table, sample: u64) -> Result<(), Fault> {
         let comparison = Comparison {
             fields: &self.fields,
+            columns: &self.columns,
             row: row_of(table, sample)?,
         };
         let mut parser = serde_json::Deserializer::from_slice(json);
@@ -254,6 +260,7 @@ fn stored<'a>(row: &Row<'a>, column: usize, field: &Field) -> Result<ValueRef<'a
 
 struct Comparison<'a> {
     fields: &'a [Field],
+    columns: &'a HashMap<String, usize>,
     row: Row<'a>,
 }
 
@@ -266,11 +273,14 @@ impl<'de> Visitor<'de> for Comparison<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut seen = vec![false; self.fields.len()];
-        // Keys mostly come in schema order: the search starts after the last one found.
+        // Keys mostly come in schema order.
         let mut next = 0;
         while let Some(column) = map.next_key_seed(KeyOf {
-            fields: self.fields,
-            start: next,
+            columns: self.columns,
+            next: self
+                .fields
+                .get(next)
+                .map(|field| (field.name.as_str(), next)),
         })? {
             next = column + 1;
             let (Some(field), Some(seen)) = (self.fields.get(column), seen.get_mut(column)) else {
@@ -295,8 +305,9 @@ impl<'de> Visitor<'de> for Comparison<'_> {
 
 /// Finds the column that a key names.
 struct KeyOf<'a> {
-    fields: &'a [Field],
-    start: usize,
+    columns: &'a HashMap<String, usize>,
+    /// The likely one.
+    next: Option<(&'a str, usize)>,
 }
 
 impl<'de> DeserializeSeed<'de> for KeyOf<'_> {
@@ -315,11 +326,13 @@ impl Visitor<'_> for KeyOf<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<usize, E> {
-        let count = self.fields.len();
-        (self.start..count)
-            .chain(0..self.start.min(count))
-            .find(|&n| self.fields.get(n).is_some_and(|field| field.name == key))
-            .ok_or_else(|| E::custom(format!("unknown key {key:?}")))
+        match self.next {
+            Some((name, column)) if name == key => Ok(column),
+            _ => {
+                let column = self.columns.get(key).copied();
+                column.ok_or_else(|| E::custom(format!("unknown key {key:?}")))
+            }
+        }
     }
 }
 

@@ -129,6 +129,71 @@ fn what_cannot_join_is_refused_by_name_and_what_went_is_served_on() {
 }
 
 #[test]
+fn a_damaged_newcomer_is_hashed_once_and_again_when_it_has_changed() {
+    if !can_mount() {
+        return;
+    }
+    const LEN: usize = 4 << 20;
+    let place = place();
+    let folder = published(&place);
+    let mut guard = MountGuard::at(place.point("m"));
+    let mut command = program();
+    command.args(["--validate-cache", "--no-receipts"]);
+    guard.foreground(command, &folder);
+    let damaged = Fixture::new().cache_id(8).payloads([vec![b'x'; LEN]]);
+    let damaged = damaged.write(&folder.join("damaged"));
+    damaged.flip("shards/000000.bin", -1, 1);
+    let read = |guard: &MountGuard| -> usize {
+        let pid = guard.pid().as_raw_nonzero();
+        let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+        let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+        read.unwrap().parse().unwrap()
+    };
+    let first = rescan(&guard);
+    assert_eq!(first["refused"].as_array().unwrap().len(), 1, "{first}");
+    // What changed a moment ago is not yet sure to show another change.
+    assert!(within(|| {
+        let before = read(&guard);
+        assert_eq!(rescan(&guard)["refused"], first["refused"]);
+        read(&guard) - before < LEN
+    }));
+    damaged.flip("shards/000000.bin", -1, 1);
+    assert_eq!(rescan(&guard)["added"][0]["cache_id"], 8);
+}
+
+#[test]
+fn with_skip_invalid_or_watch_the_later_of_two_equal_ids_is_left_out_by_name() {
+    if !can_mount() {
+        return;
+    }
+    for words in [&["--skip-invalid"][..], &["--watch", "3600"]] {
+        let place = place();
+        let folder = published(&place);
+        publish(&folder, "second", 5);
+        publish(&folder, "third", 6);
+        let guard = MountGuard::at(place.point("m"));
+        let mut command = program();
+        command.args(words);
+        let output = guard.background(command, &folder);
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("duplicate cache_id 5"), "{said}");
+        assert!(
+            said.contains("/first") && said.contains("/second"),
+            "{said}"
+        );
+        assert_eq!(names(&guard, "samples"), ["5", "6"]);
+        assert_eq!(guard.read("samples/5/0").unwrap(), b"first");
+    }
+    let place = place();
+    let folder = published(&place);
+    publish(&folder, "second", 5);
+    let guard = MountGuard::at(place.point("m"));
+    let output = guard.background(program(), &folder);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+}
+
+#[test]
 fn a_mount_that_watches_needs_no_command() {
     if !can_mount() {
         return;

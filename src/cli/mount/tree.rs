@@ -7,7 +7,7 @@ use std::sync::Arc;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{MountConfig, Validate};
-use crate::dataset::{self, Dataset, Entry, Newcomers, Receipts};
+use crate::dataset::{self, Dataset, Entry, Newcomers, Receipts, Refusals};
 use crate::error::{Error, Result};
 use crate::vfs::{LogLines, Vfs, VfsOptions};
 
@@ -18,7 +18,10 @@ use crate::vfs::{LogLines, Vfs, VfsOptions};
 pub(super) fn open(config: &MountConfig, mountpoint: &Path, log: &Arc<LogLines>) -> Result<Vfs> {
     let paths = dataset::expand(&config.caches)?;
     let mut dataset = if config.skip_invalid {
-        Dataset::open_valid(&paths)?
+        Dataset::open_skipping(&paths)
+    } else if config.watch.is_some() {
+        // What a neighbour publishes must not take the mount of all away, now as later.
+        Dataset::open_distinct(&paths)?
     } else {
         Dataset::open(&paths)?
     };
@@ -70,10 +73,12 @@ pub(super) fn look_again(
     mountpoint: &Path,
     dataset: &Dataset,
     known: &[Entry],
+    refusals: &Refusals,
 ) -> Newcomers {
     let mut found = dataset.newcomers(&config.caches, known);
     found.refuse(|entry| check_entry_apart(entry, mountpoint, &config.mountpoint));
-    if let Err(error) = check(config, &mut found.dataset, true) {
+    let checked = found.check_changed(refusals, |dataset| check(config, dataset, true));
+    if let Err(error) = checked {
         // Each cache's own errors leave that cache out; this is about all of them.
         found.refuse(|entry| Err(Error::refused(entry.cache.dir(), error.chain())));
     }

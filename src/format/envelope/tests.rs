@@ -49,6 +49,28 @@ fn an_object_is_told_from_everything_else() {
 }
 
 #[test]
+fn keys_may_come_in_any_order() {
+    let names: Vec<String> = (0..20_000).map(|n| format!("field {n}")).collect();
+    let values: Vec<(&str, Value)> = names
+        .iter()
+        .map(|name| (name.as_str(), Value::Bool(true)))
+        .collect();
+    let (envelope, table) = one_row(&values);
+    let backwards = |names: &[String]| {
+        let members: Vec<String> = names
+            .iter()
+            .rev()
+            .map(|n| format!("\"{n}\":true"))
+            .collect();
+        format!("{{{}}}", members.join(","))
+    };
+    let json = backwards(&names);
+    envelope.compare(json.as_bytes(), &table, 0).unwrap();
+    let short = backwards(&names[1..]);
+    envelope.compare(short.as_bytes(), &table, 0).unwrap_err();
+}
+
+#[test]
 fn the_usual_spelling_is_the_writers() {
     let (envelope, table) = sample();
     let mut text = Vec::new();
