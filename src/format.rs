@@ -11,6 +11,7 @@ pub mod digest;
 pub mod envelope;
 pub mod index;
 pub(crate) mod json_object;
+pub mod lz4_join;
 pub mod lz4_stream;
 pub mod manifest;
 pub mod manifest_edit;

@@ -197,7 +197,11 @@ impl RecordEncoder {
         Ok(())
     }
 
-    fn compress(&mut self, payload: &[u8]) -> Result<&[u8], Fault> {
+    /// The LZ4 block of a payload.
+    ///
+    /// # Errors
+    /// [`FaultKind::Payload`] when there is no memory for it.
+    pub fn compress(&mut self, payload: &[u8]) -> Result<&[u8], Fault> {
         let table = match payload.len() < LARGE_TABLE_FROM {
             true => self.small.get_or_insert_with(CompressTable::small),
             false => self.large.get_or_insert_with(CompressTable::large),
@@ -281,7 +285,7 @@ pub fn lz4_start(block: &[u8], out: &mut [u8]) -> usize {
 }
 
 /// A length that starts in four bits of a token and goes on, when they are all set, in bytes.
-fn lz4_len(bits: u8, input: &mut impl Iterator<Item = u8>) -> usize {
+pub(super) fn lz4_len(bits: u8, input: &mut impl Iterator<Item = u8>) -> usize {
     let mut len = usize::from(bits);
     if bits == 15 {
         for byte in input {

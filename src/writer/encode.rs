@@ -167,6 +167,11 @@ impl Encoder {
         self.compression == Compression::None
     }
 
+    /// What makes its records.
+    pub(super) fn record(&mut self) -> &mut RecordEncoder {
+        &mut self.record
+    }
+
     /// What stands before the payload of a sample with these metadata.
     ///
     /// # Errors

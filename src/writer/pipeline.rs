@@ -19,7 +19,7 @@ use super::encode::{EncodedBatch, Encoder};
 use super::queue::ByteQueue;
 use super::source::plan::Work;
 use super::source::{Payload, refuse};
-use super::streamed::{STREAMED_FROM, Stored, Streamed};
+use super::streamed::{LZ4_STREAMED_FROM, STREAMED_FROM, Stored, Streamed, compress};
 use super::{BATCH_BYTES, CacheWriter};
 use crate::error::{Error, Result};
 use crate::storage::StoredFile;
@@ -177,7 +177,7 @@ impl Pipeline<'_> {
                     }
                     Part::Streamed(sample) => {
                         writer.append_streamed(&sample)?;
-                        (self.progress)(1, sample.len);
+                        (self.progress)(1, sample.decoded_len);
                     }
                 }
             }
@@ -239,7 +239,10 @@ impl Worker<'_> {
             let encoded = match self.streamed(work) {
                 Ok(Ok(sample)) => {
                     self.send(&mut batch, &mut payload_bytes, false)?;
-                    self.out.push(Ok(Part::Streamed(sample)), SAMPLE_BYTES)?;
+                    // Of the disk; an item may exceed the bound when it is alone.
+                    let bytes = usize::try_from(sample.len).unwrap_or(PARTS_BYTES);
+                    let bytes = bytes.min(PARTS_BYTES);
+                    self.out.push(Ok(Part::Streamed(sample)), bytes)?;
                     continue;
                 }
                 Ok(Err(work)) => self.encode(work, &mut batch),
@@ -276,13 +279,18 @@ impl Worker<'_> {
     }
 
     /// The sample, if the writer is to copy its payload from file to shard; the work itself if not.
-    fn streamed(&self, mut work: Work) -> Result<std::result::Result<Streamed, Work>> {
-        if !self.encoder.stores_plainly() {
-            return Ok(Err(work));
-        }
+    fn streamed(&mut self, mut work: Work) -> Result<std::result::Result<Streamed, Work>> {
+        let plainly = self.encoder.stores_plainly();
+        let least = if plainly {
+            STREAMED_FROM
+        } else {
+            LZ4_STREAMED_FROM
+        };
         let (stored, len) = match &work.payload {
-            Payload::Spooled(file) => (Stored::Spool(Arc::clone(file)), file.len()),
-            Payload::Part { file, offset, len } if *len >= STREAMED_FROM => {
+            Payload::Spooled(file) if file.len() >= least => {
+                (Stored::Spool(Arc::clone(file)), file.len())
+            }
+            Payload::Part { file, offset, len } if *len >= least => {
                 let (file, offset) = (Arc::clone(file), *offset);
                 (Stored::File { file, offset }, *len)
             }
@@ -290,7 +298,7 @@ impl Worker<'_> {
                 Ok(file) => {
                     let len = file.identity().len;
                     let (file, offset) = (Arc::new(file), 0);
-                    if len < STREAMED_FROM {
+                    if len < least {
                         // Not to be opened again.
                         work.payload = Payload::Part { file, offset, len };
                         return Ok(Err(work));
@@ -303,13 +311,29 @@ impl Worker<'_> {
             _ => return Ok(Err(work)),
         };
         let head = self.encoder.head(&work.values);
-        let head = head.map_err(|reason| refuse(&work.source, &work.place, reason))?;
+        let refused = |reason| refuse(&work.source, &work.place, reason);
+        let mut head = head.map_err(refused)?;
+        self.encoder.check_len(len).map_err(refused)?;
         self.sizes.add(len);
+        let decoded_len = len;
+        let (stored, len) = if plainly {
+            (stored, len)
+        } else {
+            let prefix = u32::try_from(len).unwrap_or_default();
+            head.extend_from_slice(&prefix.to_le_bytes());
+            let block = compress(&stored, len, self.encoder.record());
+            let block = block.map_err(|error| {
+                Error::io(&*work.source, format!("compress {}", work.place), error)
+            })?;
+            let len = block.len();
+            (Stored::Spool(Arc::new(block)), len)
+        };
         Ok(Ok(Streamed {
             head,
             values: work.values,
             stored,
             len,
+            decoded_len,
             source: work.source,
             place: work.place,
         }))

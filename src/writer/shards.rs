@@ -122,7 +122,7 @@ impl ShardWriter {
             self.write(&mut shard, &Arc::new(piece), range)
         })?;
         shard.byte_len += length;
-        shard.decoded_len += sample.len;
+        shard.decoded_len += sample.decoded_len;
         self.current = Some(shard);
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Views that nobody uses give their memory back, and come back as they were.
 
+use std::time::{Duration, Instant};
+
 use datasetrt::dataset::Dataset;
 use datasetrt::format::manifest::FieldKind;
 use datasetrt::vfs::{Vfs, VfsOptions};
@@ -18,10 +20,13 @@ fn dataset(dir: &std::path::Path) -> Dataset {
     open(dir, &[tiny])
 }
 
-fn views(vfs: &Vfs) -> Vec<Json> {
+fn status(vfs: &Vfs) -> Json {
     let status = read(vfs, at(vfs, ".control/status").unwrap().ino);
-    let status: Json = serde_json::from_slice(&status).unwrap();
-    status["views"].as_array().unwrap().clone()
+    serde_json::from_slice(&status).unwrap()
+}
+
+fn views(vfs: &Vfs) -> Vec<Json> {
+    status(vfs)["views"].as_array().unwrap().clone()
 }
 
 fn states(vfs: &Vfs) -> Vec<String> {
@@ -63,6 +68,27 @@ fn a_view_without_use_is_dropped_and_comes_back_the_same() {
         at(&vfs, "views/b/3-l3").unwrap();
     }
     assert_eq!(states(&vfs), ["evicted", "built"]);
+}
+
+#[test]
+fn a_look_at_a_file_over_all_samples_makes_no_temporary_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let dataset = dataset(dir.path());
+    let held = |vfs: &Vfs| status(vfs)["temp_disk"]["held_bytes"].as_u64().unwrap();
+    for file in ["metadata.arrow", "views/a/metadata.jsonl"] {
+        let vfs = vfs(&dataset, options(&VIEWS));
+        let attr = at(&vfs, file).unwrap();
+        assert!(attr.size > 1000);
+        assert_eq!(held(&vfs), 0, "{file}");
+        let bytes = read(&vfs, attr.ino);
+        // A status is given again for a second.
+        let until = Instant::now() + Duration::from_secs(60);
+        while held(&vfs) != attr.size {
+            assert!(Instant::now() < until, "{}", held(&vfs));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(read(&vfs, attr.ino), bytes);
+    }
 }
 
 #[test]
