@@ -56,8 +56,9 @@ class MemoryGroup:
 
 def is_mounted(point):
     # By the table: a look at a dead mount is an error, at a hanging one it hangs.
-    with open("/proc/self/mounts", encoding="utf-8") as table:
-        return sum(line.split(" ")[1] == str(point) for line in table)
+    # Mounts of others may have names of any bytes; a carriage return is no end of a line here.
+    with open("/proc/self/mounts", "rb") as table:
+        return sum(line.split(b" ")[1] == os.fsencode(point) for line in table)
 
 
 def take_away(point, lazily=True):

@@ -369,6 +369,9 @@ class Run:
         for word in ("panicked", "internal error"):
             if word in said:
                 raise AssertionError(next(line for line in said.splitlines() if word in line))
+        # A trap has a name that would be a line of its own.
+        if forged := [line for line in said.split("\n") if line.startswith("forged") or "\x1b" in line]:
+            raise AssertionError(f"a name forges lines of the log: {forged[0]!r}")
 
     def report(self):
         counted = self.shared.counted()
