@@ -82,7 +82,7 @@ impl Folder {
         if !meta.is_dir() {
             return Err(Error::refused(&shown, "not a folder"));
         }
-        let kind = FsKind::of(&dir);
+        let kind = limit.kind_of(meta.dev(), &dir);
         let info = FileInfo::new(&meta, kind.numbered);
         check_links(&shown, &found.links, info.uid, owner)?;
         let dir = HeldDir::new(dir.into(), found.real, limit).map_err(failed)?;

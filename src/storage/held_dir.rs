@@ -40,7 +40,7 @@ impl AsFd for DirFd<'_> {
 impl HeldDir {
     pub(super) fn new(fd: OwnedFd, path: PathBuf, limit: &Arc<OpenFileLimit>) -> io::Result<Self> {
         let found = rustix::fs::fstat(&fd)?;
-        let kind = FsKind::of(&fd);
+        let kind = limit.kind_of(found.st_dev, &fd);
         Ok(Self {
             path,
             device: found.st_dev,

@@ -1,12 +1,14 @@
 //! Open shards of many caches under one bound on descriptors.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwapOption;
 
+use super::device::FsKind;
 use super::{Place, StoredFile};
 use crate::error::{Error, Result};
 
@@ -16,6 +18,8 @@ pub struct OpenFileLimit {
     most: usize,
     /// Folders that are held open.
     dirs: AtomicUsize,
+    /// Asking a file system of many servers what it is may take long.
+    kinds: Mutex<HashMap<u64, FsKind>>,
     /// Slots in the order in which they were filled.
     filled: Mutex<VecDeque<(Weak<Slots>, usize)>>,
 }
@@ -29,6 +33,7 @@ impl OpenFileLimit {
         Arc::new(Self {
             most: most.max(1),
             dirs: AtomicUsize::new(0),
+            kinds: Mutex::default(),
             filled: Mutex::new(VecDeque::new()),
         })
     }
@@ -53,6 +58,18 @@ impl OpenFileLimit {
             }
         }
         Self::new(usize::try_from(soft.min(MOST_DESCRIPTORS) / 2).unwrap_or(1))
+    }
+
+    /// The kind of the file system `device`, which `file` lies on; asked once.
+    pub(super) fn kind_of(&self, device: u64, file: impl AsFd) -> FsKind {
+        let known = |kinds: &HashMap<u64, FsKind>| kinds.get(&device).copied();
+        let lock = || self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kind) = known(&lock()) {
+            return kind;
+        }
+        let kind = FsKind::of(file);
+        lock().insert(device, kind);
+        kind
     }
 
     /// The right to hold one more folder open: a quarter as many as shards, and none under a bound so
