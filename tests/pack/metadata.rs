@@ -258,3 +258,21 @@ fn fields_of_one_name_from_two_sides_are_refused() {
     let made = desk.packed("made", &[&args[..], &["--drop", "path"]].concat());
     assert_eq!(made[0].text("path"), "a.bin");
 }
+
+#[test]
+fn a_quote_that_swallows_rows_is_refused_with_its_line() {
+    let desk = Desk::new();
+    desk.file("in/f", "x");
+    for (name, table, line) in [
+        ("t.tsv", "p\ts\nf\t\"a\nf\t\"b\nf\tc\n", "line 2"),
+        ("open.csv", "p,s\nf,a\nf,\"b\nf,c\n", "line 3"),
+        ("behind.csv", "p,s\nf,\"a\"b\n", "line 2"),
+    ] {
+        desk.file(name, table);
+        let refused = desk.refused("x", &["--table", name, "--payload-column", "p"]);
+        assert!(
+            refused.contains(line) && refused.contains(name),
+            "{refused}"
+        );
+    }
+}

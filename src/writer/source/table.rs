@@ -3,6 +3,7 @@
 mod columnar;
 mod csv;
 mod jsonl;
+mod quotes;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use csv::{ByteRecord, Reader, ReaderBuilder};
 
+use super::quotes::Quotes;
 use super::{Row, Rows, Span, distinct, text_of};
 use crate::error::{Error, Result};
 use crate::format::metadata::Cell;
@@ -15,7 +16,7 @@ use crate::writer::source::{Cells, Place, refuse};
 pub(super) struct Csv {
     path: PathBuf,
     delimiter: u8,
-    reader: Reader<FileReader>,
+    reader: Reader<Quotes<FileReader>>,
     columns: Vec<Arc<str>>,
     record: ByteRecord,
     number: u64,
@@ -34,7 +35,7 @@ impl Csv {
         let mut csv = Self {
             path: path.to_path_buf(),
             delimiter,
-            reader: builder(delimiter).from_reader(FileReader::new(file)),
+            reader: builder(delimiter).from_reader(Quotes::new(FileReader::new(file), delimiter)),
             columns: Vec::new(),
             record: ByteRecord::new(),
             number: 0,
