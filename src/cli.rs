@@ -5,19 +5,21 @@ pub mod cat;
 pub mod demo;
 pub mod doctor;
 pub mod info;
+mod log_file;
 mod logging;
 pub mod ls;
 pub mod migrate;
 pub mod mount;
 mod output;
 pub mod pack;
+mod stderr;
 pub mod tool;
 pub mod top;
 pub mod umount;
 pub mod verify;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use crate::error::printable;
@@ -42,7 +44,8 @@ pub fn refuse(program: &str, reason: &str, logged: bool) -> ExitCode {
 /// Says one line on stderr. Where that is full or closed there is nobody to tell.
 fn say(message: fmt::Arguments<'_>) {
     let message = message.to_string();
-    let _ = writeln!(io::stderr(), "{}", printable(&message));
+    let line = format!("{}\n", printable(&message));
+    let _ = stderr::Stderr.write_all(line.as_bytes());
 }
 
 /// Reads a size such as `4096`, `64MiB`, `64M` (the same) or `64MB` (millions).

@@ -36,9 +36,9 @@ use device::FsKind;
 pub use device::note_own_device;
 pub use folder::{Folder, Place};
 pub use heap::{bound_free_memory, give_back_free_memory};
-pub use inherited::take_inherited;
+pub use inherited::{pass_on_only, take_inherited};
 pub use mapped::{MappedFile, Whole};
-pub use process::{ignore_file_size_signal, resident_memory};
+pub use process::{hear_signals, ignore_file_size_signal, resident_memory};
 pub use publish::{
     DirLock, EarlySync, Replaced, StagedFile, Step, StepHook, already_there, check_replaceable,
     create_dir, create_dir_synced, create_dirs_synced, create_private_dirs, publish_own,

@@ -1,9 +1,7 @@
 //! The log: one line per event, whatever is in a path, as text, for the journal, or as JSON.
 
 use std::env;
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::panic;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -15,6 +13,8 @@ use log::{Level, LevelFilter};
 use rustix::fs::fstat;
 use serde::Serialize;
 
+use super::log_file;
+use super::stderr::Stderr;
 use crate::error::{json_line, printable};
 use crate::vfs::LogLines;
 
@@ -100,11 +100,10 @@ pub fn start_logging(program: &'static str, options: LogOptions<'_>) -> io::Resu
     };
     let mut style = on_stderr;
     if let Some(file) = options.file {
-        // It tells names and values of caches that others may not be able to read.
-        let mut opening = OpenOptions::new();
-        let file = opening.create(true).append(true).mode(0o600).open(file)?;
-        builder.target(Target::Pipe(Box::new(file)));
+        builder.target(Target::Pipe(Box::new(log_file::open(file)?)));
         style = if json { Style::Json } else { Style::Time };
+    } else {
+        builder.target(Target::Pipe(Box::new(Stderr)));
     }
     // A second call in one process (tests) keeps the first logger.
     let _ = ON_STDERR.set(on_stderr);

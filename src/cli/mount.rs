@@ -10,10 +10,12 @@ mod tree;
 
 use std::env;
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
@@ -24,11 +26,13 @@ pub(super) use memory::default_budget;
 pub(super) use tree::check_apart;
 
 use clap::CommandFactory;
+use signal_hook::consts::SIGHUP;
+use signal_hook::iterator::Signals;
 
 use self::background::Launcher;
 use self::config::Wrong;
 use self::ready::{ReadyFd, notify_manager};
-use super::{EXIT_USAGE, LogOptions, refuse, start_logging};
+use super::{EXIT_USAGE, LogOptions, log_file, refuse, start_logging, stderr};
 use crate::dataset::Refusals;
 use crate::error::{Error, Result};
 use crate::fuse::{self, Confinement, MountOptions, Mountpoint, ServeOptions, Session, User};
@@ -38,6 +42,10 @@ use crate::vfs::Vfs;
 const PROGRAM: &str = "datasetrt-mount";
 /// How often unused memory is looked for.
 const TIDY: Duration = Duration::from_secs(5);
+/// How long a migration may take to end after the mount has.
+const LAST_STEP: Duration = Duration::from_secs(10);
+/// How long this process may last after its mount, whatever it waits for.
+const LAST_MOMENTS: Duration = Duration::from_secs(20);
 
 /// What is served on.
 enum Place {
@@ -50,6 +58,8 @@ enum Place {
 /// Runs the program with this process's command line.
 #[must_use]
 pub fn main() -> ExitCode {
+    storage::hear_signals();
+    stderr::bound();
     storage::ignore_file_size_signal();
     let command_line: Vec<OsString> = env::args_os().collect();
     let config = options::parse(&command_line)
@@ -68,10 +78,13 @@ pub fn main() -> ExitCode {
         };
     }
     if !config.foreground && !config.background_half {
-        return background::launch(&command_line, config.ready_fd).unwrap_or_else(|error| {
-            let reason = format!("cannot start the background process: {error}");
-            refuse(PROGRAM, &reason, false)
-        });
+        let given = config.given_descriptors();
+        return background::launch(&command_line, config.ready_fd, &given).unwrap_or_else(
+            |error| {
+                let reason = format!("cannot start the background process: {error}");
+                refuse(PROGRAM, &reason, false)
+            },
+        );
     }
     let logged = config.log_file.is_some();
     match serve(config) {
@@ -114,23 +127,26 @@ fn serve(mut config: MountConfig) -> Result<()> {
     let launcher =
         launcher.map_err(|source| Error::io(PROGRAM, "reach the launching process", source))?;
     config.add_listed()?;
-    let log_file = config.log_file.clone();
-    let log_file = log_file.as_deref();
+    let log_path = config.log_file.clone();
+    let log_path = log_path.as_deref();
     let lines = Arc::default();
     let log = LogOptions {
         verbosity: config.verbosity,
         format: config.log_format,
-        file: log_file,
+        file: log_path,
         kept: Some(&lines),
     };
     start_logging(PROGRAM, log).map_err(|source| {
         Error::io(
-            log_file.unwrap_or(Path::new("stderr")),
+            log_path.unwrap_or(Path::new("stderr")),
             "open the log",
             source,
         )
     })?;
 
+    if log_path.is_some() {
+        reopen_log_on_hangup().map_err(|e| Error::io(PROGRAM, "watch for signals", e))?;
+    }
     for word in &config.ignored_words {
         log::debug!("-o {}: means nothing here", word.to_string_lossy());
     }
@@ -153,12 +169,13 @@ fn serve(mut config: MountConfig) -> Result<()> {
         None => open()?,
     });
     // While it can still be opened.
-    let background_log = launcher.as_ref().map(|_| Launcher::open_log(log_file));
+    let background_log = launcher.as_ref().map(|_| Launcher::open_log(log_path));
     let background_log = background_log
         .transpose()
         .map_err(|source| Error::io(&mountpoint, "go to the background", source))?;
     let serve = ServeOptions {
         threads: config.threads,
+        ends_on_hangup: log_path.is_none(),
         confinement: Confinement {
             user,
             writable: (config.sandbox != Sandbox::Off).then(|| vfs.writable_folders()),
@@ -177,6 +194,7 @@ fn serve(mut config: MountConfig) -> Result<()> {
         let pause = Duration::from_secs(seconds.get().into());
         every(pause, "watch", &vfs, Vfs::rescan);
     }
+    let last = last_resort();
     let at = mountpoint.as_path();
     let session = match place {
         Place::Premounted(connection) => {
@@ -210,9 +228,50 @@ fn serve(mut config: MountConfig) -> Result<()> {
         notify_manager("STOPPING=1\n");
         vfs.stop_migration();
         vfs.stop_scrub();
-    })?;
+    });
+    // Unmounted: from here on nothing that hangs keeps this process.
+    if end.is_ok() {
+        // It is gone only where it could not be started.
+        let _ = last.send(());
+    }
+    if !vfs.wait_for_migration(LAST_STEP) {
+        log::warn!("{shown}: a migration waits for its disk; it ends with this process");
+    }
+    let end = end?;
     log::info!("{shown}: {end}");
     Ok(())
+}
+
+/// Opens the log anew at each SIGHUP, from now on.
+fn reopen_log_on_hangup() -> io::Result<()> {
+    let mut signals = Signals::new([SIGHUP])?;
+    let worker = thread::Builder::new().name("log".to_owned());
+    let watch = move || {
+        for _ in &mut signals {
+            match log_file::reopen() {
+                Ok(()) => log::info!("the log was opened anew (SIGHUP)"),
+                Err(error) => log::error!("cannot open the log anew: {error}"),
+            }
+        }
+    };
+    worker.spawn(watch).map(drop)
+}
+
+/// Once something is sent, this process ends within [`LAST_MOMENTS`], whatever it waits for: a log
+/// or a disk that hangs.
+fn last_resort() -> Sender<()> {
+    let (sender, unmounted) = mpsc::channel::<()>();
+    let worker = thread::Builder::new().name("last-resort".to_owned());
+    let started = worker.spawn(move || {
+        if unmounted.recv().is_ok() {
+            thread::sleep(LAST_MOMENTS);
+            signal_hook::low_level::exit(0);
+        }
+    });
+    if let Err(error) = started {
+        log::warn!("cannot start the thread last-resort: {error}");
+    }
+    sender
 }
 
 /// Has `work` done again and again, for as long as the tree is there.

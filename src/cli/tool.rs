@@ -45,6 +45,7 @@ pub fn command_line() -> clap::Command {
 /// Parses the command line and runs it. Exit status: 0 good, 1 refused or damaged, 2 wrong usage.
 #[must_use]
 pub fn main() -> ExitCode {
+    storage::hear_signals();
     storage::ignore_file_size_signal();
     let tool = Tool::parse();
     if let Err(error) = start_logging(PROGRAM, LogOptions::default()) {

@@ -44,6 +44,8 @@ const CONFINE: &str = "give up the rights that serving does not need";
 pub struct ServeOptions {
     /// Event threads.
     pub threads: usize,
+    /// Whether SIGHUP unmounts; else it is somebody else's.
+    pub ends_on_hangup: bool,
     /// What they may not do.
     pub confinement: Confinement,
 }
@@ -97,7 +99,7 @@ impl Session {
     /// Mounts `vfs` at `at`, gives up what serving does not need, serves, and returns when the mount
     /// answers (or a signal came: see [`Self::stopped`]). The mount appears as the last step, where the
     /// kernel can do that.
-    /// From here on SIGTERM, SIGINT and SIGHUP are ours (SIGHUP not where it is ignored: nohup).
+    /// From here on SIGTERM, SIGINT and, if asked for, SIGHUP are ours (not where it is ignored: nohup).
     ///
     /// # Errors
     /// When mounting fails or the mount does not answer; nothing is left mounted then.
@@ -110,7 +112,7 @@ impl Session {
         let at = mountpoint.path();
         confine::gain_nothing().map_err(|source| Error::io(at, CONFINE, source))?;
         let (sender, events) = mpsc::channel();
-        let signals = SignalWatch::start(sender.clone())
+        let signals = SignalWatch::start(sender.clone(), serve.ends_on_hangup)
             .map_err(|e| Error::io(at, "watch for signals", e))?;
         rehearse(event_threads(serve.threads)).map_err(|source| Error::io(at, REHEARSE, source))?;
         let (connection, mount) = mount::mount(mountpoint, options)?;
@@ -158,7 +160,7 @@ impl Session {
         }
         confine::gain_nothing().map_err(|source| Error::io(mountpoint, CONFINE, source))?;
         let (sender, events) = mpsc::channel();
-        let signals = SignalWatch::start(sender.clone())
+        let signals = SignalWatch::start(sender.clone(), serve.ends_on_hangup)
             .map_err(|e| Error::io(mountpoint, "watch for signals", e))?;
         let greeted = greet(vfs, connection, serve.threads).map_err(|source| {
             // What an open device says that was not mounted.
@@ -387,9 +389,9 @@ impl std::fmt::Display for End {
 struct SignalWatch(Handle);
 
 impl SignalWatch {
-    fn start(sender: Sender<Event>) -> io::Result<Self> {
+    fn start(sender: Sender<Event>, ends_on_hangup: bool) -> io::Result<Self> {
         let mut watched = vec![SIGTERM, SIGINT];
-        if !hangup_is_ignored() {
+        if ends_on_hangup && !hangup_is_ignored() {
             watched.push(SIGHUP);
         }
         let mut signals = Signals::new(watched)?;

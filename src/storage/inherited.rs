@@ -1,5 +1,6 @@
 //! Descriptors that whoever started this process opened for it.
 
+use std::fs;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
@@ -27,4 +28,28 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
         nix::unistd::close(number)?;
     }
     Ok(copy)
+}
+
+/// Keeps all inherited descriptors but the standard ones and `kept` from programs that this process
+/// runs.
+///
+/// # Errors
+/// When they cannot be listed.
+pub fn pass_on_only(kept: &[RawFd]) -> io::Result<()> {
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let number = entry?
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let Some(number) = number.filter(|number| *number >= STANDARD) else {
+            continue;
+        };
+        if !kept.contains(&number) {
+            // Closed since, as that of the listing, or marked.
+            // SAFETY: fcntl with F_SETFD touches no memory of ours and accepts any number.
+            #[allow(unsafe_code)]
+            let _ = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+    }
+    Ok(())
 }

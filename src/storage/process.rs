@@ -20,6 +20,21 @@ pub fn ignore_file_size_signal() {
     }
 }
 
+/// Undoes what the process that started this one did to signals: none is blocked, and children that have
+/// ended are waited for. Signals that it ignores (nohup) stay ignored. To be called before other threads
+/// are started.
+pub fn hear_signals() {
+    // SAFETY: SIG_DFL is no handler that could be called. The set is a plain value, which sigemptyset
+    // fills before it is read.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        let mut none = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

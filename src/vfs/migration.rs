@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::control::later_than;
 use super::{Vfs, VfsError, Written};
@@ -126,16 +126,22 @@ impl Vfs {
         result.map(|_| ())
     }
 
-    /// Has a running migration end after its current manifest, and waits for that.
+    /// Has a migration that runs stop at its next step.
     pub fn stop_migration(&self) {
         self.migration.stop.store(true, Ordering::Relaxed);
-        let mut state = self.migration.lock();
-        while state.running {
-            state = self
-                .migration
-                .ended
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+    }
+
+    /// Waits for the end of a migration that runs, but not longer than `limit`: its disk may hang.
+    /// Whether it has ended.
+    #[must_use]
+    pub fn wait_for_migration(&self, limit: Duration) -> bool {
+        let state = self.migration.lock();
+        let running = |state: &mut State| state.running;
+        let waited = self
+            .migration
+            .ended
+            .wait_timeout_while(state, limit, running);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !state.running
     }
 }

@@ -105,6 +105,26 @@ pub fn program() -> Command {
     quiet(Command::new(env!("CARGO_BIN_EXE_datasetrt-mount")))
 }
 
+/// The program, which hears SIGHUP also when the tests run under nohup.
+pub fn program_that_hears_hangups() -> Command {
+    started_with("--default-signal=HUP", program())
+}
+
+/// `command`, started with what an option of env(1) makes of its signals.
+pub fn started_with(option: &str, command: Command) -> Command {
+    let mut by = Command::new("env");
+    by.arg(option).arg(command.get_program());
+    by.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => by.env(name, value),
+            None => by.env_remove(name),
+        };
+    }
+    by.stdin(Stdio::null());
+    by
+}
+
 /// The tool, as root or whoever runs the tests.
 pub fn tool() -> Command {
     quiet(Command::new(env!("CARGO_BIN_EXE_datasetrt")))

@@ -5,9 +5,11 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use crate::common::faulty::{ANY_TEMPORARY, Errno, Fault, FaultyDisk};
 use crate::common::fixture::{Fixture, TestCache};
-use crate::common::mount::{can_mount, program};
+use crate::common::mount::{can_mount, is_mounted, program, within};
 use crate::common::noise::noise;
 use crate::live::{EIO, Live, Place, Watchdog, command, stdout};
 use crate::migrate::{CONTROL, stored, temporaries};
@@ -231,4 +233,26 @@ fn a_migration_on_a_disk_that_fails_changes_nothing_or_says_what_it_did() {
     assert_eq!(write(live), Ok(()));
     assert_eq!(status(live), "unchanged");
     live.assert_sound();
+}
+
+#[test]
+fn a_signal_unmounts_although_a_migration_waits_for_its_disk() {
+    if !can_mount() {
+        return;
+    }
+    let mut on_disk = OnDisk::new(Fixture::new());
+    on_disk.mount(&[]);
+    on_disk.disk.fault("cache/manifest.json", Fault::Hang);
+    let control = on_disk.live.as_ref().unwrap().path(CONTROL);
+    let writer = std::thread::spawn(move || fs::write(control, "3\n"));
+    while on_disk.disk.hanging() == 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let live = on_disk.live.as_mut().unwrap();
+    live.guard.signal(Signal::TERM);
+    assert!(within(|| !is_mounted(&live.guard.point)), "{}", live.log());
+    assert_eq!(live.guard.status().code(), Some(0));
+    assert!(writer.join().unwrap().is_err());
+    on_disk.disk.heal();
+    assert_eq!(stored(&on_disk.cache).0, 2);
 }

@@ -204,7 +204,7 @@ fn the_word_is_answered_while_samples_are_and_the_daemon_can_be_ended_by_every_s
     if !can_mount() {
         return;
     }
-    for signal in [Signal::INT, Signal::HUP] {
+    for signal in [Signal::INT, Signal::TERM] {
         let place = Place::new();
         let (caches, mut live) = twenty(&place, "");
         std::thread::scope(|scope| {

@@ -7,7 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::mount::{MountGuard, can_mount, is_mounted, program};
+use crate::common::mount::{
+    MountGuard, can_mount, is_mounted, program, program_that_hears_hangups,
+};
 use crate::{assert_ready, place, text, unmount};
 
 #[test]
@@ -18,7 +20,8 @@ fn signals_unmount_and_exit_with_0() {
     let place = place();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         for open in [false, true] {
-            let mut guard = place.mounted("m");
+            let mut guard = MountGuard::at(place.point("m"));
+            guard.foreground(program_that_hears_hangups(), &place.tiny.cache);
             let file = open.then(|| File::open(guard.point.join(place.tiny.sample)).unwrap());
             guard.signal(signal);
             assert_eq!(

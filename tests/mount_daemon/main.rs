@@ -19,6 +19,7 @@ mod ends;
 mod follow;
 mod fstab;
 mod hostile_names;
+mod inherited;
 mod links;
 mod logs;
 mod read_only;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::support::{Desk, Run, listing, read, tool};
@@ -15,8 +15,12 @@ fn slow(desk: &Desk) {
     desk.file("t.csv", format!("file,n\n{rows}"));
 }
 
+/// It hears SIGHUP also when the tests run under nohup.
 fn start(desk: &Desk) -> Child {
-    tool()
+    Command::new("env")
+        .arg("--default-signal=HUP")
+        .arg(tool().get_program())
+        .env_remove("RUST_LOG")
         .current_dir(desk.root.path())
         .args([
             "pack",

@@ -21,6 +21,7 @@ use rustix::process::{Signal, getpid, kill_process, setsid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::cli::EXIT_REFUSED;
+use crate::storage::pass_on_only;
 
 const NULL: &str = "/dev/null";
 const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -32,7 +33,14 @@ const HEARING: Duration = Duration::from_secs(10);
 
 /// Runs the other half and waits until its mount answers. A `ready_fd` of 1 is ours to write to: the
 /// other half has another standard output.
-pub(super) fn launch(command_line: &[OsString], ready_fd: Option<i32>) -> io::Result<ExitCode> {
+/// Of the descriptors that this process inherited it passes on `given` alone: the others' holders wait
+/// for their end.
+pub(super) fn launch(
+    command_line: &[OsString],
+    ready_fd: Option<i32>,
+    given: &[i32],
+) -> io::Result<ExitCode> {
+    pass_on_only(given)?;
     let (mut ours, theirs) = UnixStream::pair()?;
     let (name, rest) = command_line
         .split_first()

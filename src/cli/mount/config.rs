@@ -14,6 +14,7 @@ use super::memory::default_budget;
 use crate::cli::cache_list::read_list;
 use crate::cli::{LogFormat, Verbosity};
 use crate::error::{Error, Result};
+use crate::storage::take_inherited;
 use crate::vfs::ViewMetadata;
 use crate::view::{OnCollision, ViewSpec};
 
@@ -185,6 +186,13 @@ impl MountConfig {
         })
     }
 
+    /// The descriptors that the command line names, by number or as `/dev/fd/N`.
+    pub(super) fn given_descriptors(&self) -> Vec<i32> {
+        let paths = self.caches.iter().chain(&self.caches_from);
+        let named = paths.filter_map(|path| descriptor_of(path));
+        named.chain(self.ready_fd).chain(self.fuse_fd).collect()
+    }
+
     /// Adds the caches of `--caches-from`. Only the half that serves may do this: the list may be a
     /// pipe, which can be read once.
     pub(super) fn add_listed(&mut self) -> Result<()> {
@@ -192,6 +200,12 @@ impl MountConfig {
             return Ok(());
         };
         self.caches.extend(read_list(&list).and_then(absolute_all)?);
+        if let Some(number) = descriptor_of(&list).filter(|number| *number > 2)
+            && self.background_half
+        {
+            // Whoever wrote it may wait until it is read to the end and closed.
+            drop(take_inherited(number));
+        }
         if self.caches.is_empty() {
             return Err(Error::refused(list, "no cache folder is listed here"));
         }
@@ -211,6 +225,14 @@ fn receipts(given: Option<PathBuf>) -> Result<Option<PathBuf>> {
     };
     let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
     Ok(cache.map(|cache| cache.join("datasetrt")))
+}
+
+/// The number in a path that names a descriptor, as a shell gives it for `<(COMMAND)`.
+fn descriptor_of(path: &Path) -> Option<i32> {
+    let number = ["/dev/fd", "/proc/self/fd"]
+        .iter()
+        .find_map(|folder| path.strip_prefix(folder).ok())?;
+    number.to_str()?.parse().ok()
 }
 
 /// The number in `/dev/fd/N`, by which mount.fuse3 says that it has mounted already.
