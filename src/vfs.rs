@@ -11,6 +11,7 @@ mod counters;
 mod damage;
 mod entry_attrs;
 mod generated;
+mod handles;
 mod in_flight;
 mod inodes;
 mod joined;

@@ -29,21 +29,30 @@ const MAX_BACKGROUND: u16 = 64;
 
 /// Switched on one by one: a kernel that lacks one gets the rest. `ATOMIC_O_TRUNC` is left out, so
 /// that truncation of a control file comes as a setattr; `open` is never sent.
-const CAPABILITIES: [InitFlags; 5] = [
+const CAPABILITIES: [InitFlags; 6] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
     InitFlags::FUSE_AUTO_INVAL_DATA,
     InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::FUSE_EXPORT_SUPPORT,
 ];
 
 /// Serves one [`Vfs`] to the kernel.
-pub(super) struct Adapter(Dispatcher);
+pub(super) struct Adapter(Dispatcher, Mounted);
+
+/// Who has mounted what is served.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(super) enum Mounted {
+    /// This process, so that the kernel checks permissions.
+    Here,
+    Elsewhere,
+}
 
 impl Adapter {
     /// For this many event threads.
-    pub(super) fn new(vfs: Arc<Vfs>, threads: usize) -> Self {
-        Self(Dispatcher::new(vfs, threads))
+    pub(super) fn new(vfs: Arc<Vfs>, threads: usize, mounted: Mounted) -> Self {
+        Self(Dispatcher::new(vfs, threads), mounted)
     }
 
     /// What the tree refuses whoever asks.
@@ -65,7 +74,9 @@ impl Adapter {
 
 impl Filesystem for Adapter {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        for capability in CAPABILITIES {
+        // The kernel ends a connection that asks for this and has it not check permissions.
+        let id_mapped = (self.1 == Mounted::Here).then_some(InitFlags::FUSE_ALLOW_IDMAP);
+        for capability in CAPABILITIES.into_iter().chain(id_mapped) {
             if config.add_capabilities(capability).is_err() {
                 log::debug!("the kernel does not offer {capability:?}");
             }

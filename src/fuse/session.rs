@@ -15,7 +15,7 @@ use rustix::fs::{fstat, fstatvfs, major, makedev, minor, stat, statvfs};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-use super::adapter::Adapter;
+use super::adapter::{Adapter, Mounted};
 use super::confine::{self, Confinement};
 use super::mount::{self, Mount, MountOptions, Mountpoint};
 use super::mount_table::{Device, top_at};
@@ -120,7 +120,7 @@ impl Session {
             // Before the first request is answered.
             note_own_device(makedev(major, minor));
         }
-        let greeted = greet(vfs, connection, serve.threads)
+        let greeted = greet(vfs, connection, serve.threads, Mounted::Here)
             .map_err(|source| Error::io(at, "greet the kernel", source))?;
         set_read_ahead(&mount);
         let notifier = run(greeted, serve.confinement, sender.clone())
@@ -162,14 +162,15 @@ impl Session {
         let (sender, events) = mpsc::channel();
         let signals = SignalWatch::start(sender.clone(), serve.ends_on_hangup)
             .map_err(|e| Error::io(mountpoint, "watch for signals", e))?;
-        let greeted = greet(vfs, connection, serve.threads).map_err(|source| {
-            // What an open device says that was not mounted.
-            if source.kind() == io::ErrorKind::PermissionDenied {
-                Error::refused("--fuse-fd", "this /dev/fuse is not mounted: mount it first")
-            } else {
-                Error::io("--fuse-fd", "greet the kernel", source)
-            }
-        })?;
+        let greeted =
+            greet(vfs, connection, serve.threads, Mounted::Elsewhere).map_err(|source| {
+                // What an open device says that was not mounted.
+                if source.kind() == io::ErrorKind::PermissionDenied {
+                    Error::refused("--fuse-fd", "this /dev/fuse is not mounted: mount it first")
+                } else {
+                    Error::io("--fuse-fd", "greet the kernel", source)
+                }
+            })?;
         let notifier = run(greeted, serve.confinement, sender)
             .map_err(|source| Error::io(mountpoint, CONFINE, source))?;
         Ok(Self {
@@ -333,12 +334,13 @@ fn greet(
     vfs: Arc<Vfs>,
     connection: OwnedFd,
     threads: usize,
+    mounted: Mounted,
 ) -> io::Result<fuser::Session<Adapter>> {
     let mut config = Config::default();
     let threads = event_threads(threads);
     config.n_threads = Some(threads);
     // The kernel checks who may come in; fuser would check again on each request.
-    let adapter = Adapter::new(vfs, threads);
+    let adapter = Adapter::new(vfs, threads, mounted);
     fuser::Session::from_fd(adapter, connection, SessionACL::All, config)
 }
 

@@ -85,18 +85,6 @@ impl Vfs {
         Ok(self.sealed(Some(node), attr))
     }
 
-    /// [`Vfs::lookup_by`], with `None` for a name that there is not and never will be.
-    ///
-    /// # Errors
-    /// As [`Vfs::lookup`].
-    pub fn find(&self, caller: u32, dir: Ino, name: &OsStr) -> Result<Option<Attr>, VfsError> {
-        match self.lookup_by(Some(caller), dir, name) {
-            Ok(attr) => Ok(Some(attr)),
-            Err(VfsError::NotFound) if self.is_static_dir(dir) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Attributes of a node.
     ///
     /// # Errors
@@ -165,11 +153,7 @@ impl Vfs {
         if let Node::ViewDir(view, folder) = folder {
             return self.read_view_dir(view, folder, offset, sink);
         }
-        let parent = match folder {
-            Node::SampleDir(_) => Node::Samples,
-            Node::CacheDir(_) => Node::Caches,
-            _ => Node::Root,
-        };
+        let parent = self.parent_of(folder)?;
         let count = self.entry_count(folder)?;
         let mut decimal = Decimal::default();
         for position in offset..count.saturating_add(2) {

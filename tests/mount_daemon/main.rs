@@ -18,6 +18,7 @@ mod end;
 mod ends;
 mod follow;
 mod fstab;
+mod handles;
 mod hostile_names;
 mod inherited;
 mod links;

@@ -11,6 +11,18 @@ use super::{Built, LINES_FILE};
 use crate::view::Scope;
 
 impl Vfs {
+    /// The folder that a folder of a view is in.
+    pub(in crate::vfs) fn view_parent(&self, view: u32, folder: u32) -> Result<Node, VfsError> {
+        if folder == TOP {
+            return Ok(Node::Views);
+        }
+        let folders = &self.built(view)?.index.folders;
+        if !folders.exists(folder) {
+            return Err(VfsError::NotFound);
+        }
+        Ok(Node::ViewDir(view, folders.parent(folder)))
+    }
+
     /// [`Vfs::readdir`] of a folder of a view: `.`, `..`, the view's own file, subfolders, files in
     /// the order of the caches and samples.
     pub(in crate::vfs) fn read_view_dir(
