@@ -276,3 +276,33 @@ fn a_quote_that_swallows_rows_is_refused_with_its_line() {
         );
     }
 }
+
+#[test]
+fn a_number_too_small_for_a_float_stays_text() {
+    let desk = Desk::new();
+    for name in ["a", "b", "c"] {
+        desk.file(name, name);
+    }
+    desk.file(
+        "t.csv",
+        "p,tiny,zero\na,1e-400,0e-400\nb,0.5,0.0\nc,-2E-999,0\n",
+    );
+    let samples = desk.packed(
+        "x",
+        &["--table", "t.csv", "--payload-column", "p", "--no-path"],
+    );
+    let tiny: Vec<&str> = samples.iter().map(|sample| sample.text("tiny")).collect();
+    assert_eq!(tiny, ["1e-400", "0.5", "-2E-999"]);
+}
+
+#[test]
+fn a_type_for_the_path_that_pack_makes_is_refused() {
+    let desk = Desk::new();
+    desk.file("in/f", "x");
+    let refused = desk.refused("x", &["--type", "path=int", "in"]);
+    assert!(
+        refused.contains("path") && refused.contains("int"),
+        "{refused}"
+    );
+    desk.packed("y", &["--type", "path=string", "in"]);
+}

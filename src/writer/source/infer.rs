@@ -329,7 +329,11 @@ fn classify(text: &str) -> Class {
     }
     let spelled_as_number = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
         && !(starts('0') && digits.as_bytes().get(1).is_some_and(u8::is_ascii_digit));
+    let mantissa = digits.split(['e', 'E']).next().unwrap_or(digits);
+    let is_zero = !mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
     match text.parse::<f64>() {
+        // So small that a float would make it zero.
+        Ok(0.0) if !is_zero => Class::Text,
         Ok(value) if spelled_as_number && value.is_finite() => Class::Float,
         Ok(_) if spelled_as_number => Class::NotFinite,
         _ => Class::Text,

@@ -148,6 +148,17 @@ impl Plan {
             );
             return Err(Error::refused(place, reason));
         }
+        let made_here = |name: &str| matches!(name, PATH | LABEL) && !taken(name);
+        let mut types = options.choices.types.iter();
+        let of_ours =
+            types.find(|(name, kind)| made_here(name.as_str()) && **kind != FieldKind::String);
+        if let Some((name, kind)) = of_ours {
+            let reason = format!(
+                "the type {} is given for field {name:?}, which is made by pack and a string",
+                kind.name()
+            );
+            return Err(Error::refused(place, reason));
+        }
         let slot = |wanted: bool, name: &str| {
             all.iter()
                 .position(|(other, _)| **other == *name)
