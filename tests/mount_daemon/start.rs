@@ -228,3 +228,33 @@ fn whoever_started_it_can_hear_that_it_is_ready() {
     assert_eq!(&message[..length], b"STOPPING=1\n");
     assert!(guard.is_gone());
 }
+
+#[test]
+fn a_word_of_validation_after_a_space_gets_a_hint() {
+    let place = place();
+    let mut command = program();
+    command.args(["--validate-cache", "startup"]);
+    command.arg(&place.tiny.cache).arg(place.point("m"));
+    let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output);
+    assert!(said.contains("--validate-cache=startup"), "{said}");
+}
+
+#[test]
+fn a_size_that_lacks_its_unit_is_told() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let guard = MountGuard::at(place.point("m"));
+    let mut command = program();
+    command.args(["--cache-memory", "10"]);
+    let output = guard.background(command, &place.tiny.cache);
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("10 bytes") && said.contains("10MiB"),
+        "{said}"
+    );
+}

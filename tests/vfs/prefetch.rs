@@ -194,6 +194,21 @@ fn samples_are_named_by_ids_and_by_any_path() {
 }
 
 #[test]
+fn a_path_may_start_at_the_root_of_the_mount_or_at_the_mountpoint() {
+    let caches = caches();
+    let vfs = tree(&caches, 1 << 30);
+    for line in [
+        "/samples/1/0",
+        "/mnt/data/samples/1/1",
+        "samples/1/2",
+        "1/3",
+    ] {
+        write(&vfs, &format!("{line}\n")).unwrap();
+        assert_eq!(said(&vfs), json!({"accepted": 1}), "{line}");
+    }
+}
+
+#[test]
 fn a_line_that_names_no_sample_is_refused_with_all_that_came_with_it() {
     let caches = caches();
     let vfs = tree(&caches, 1 << 30);

@@ -14,7 +14,7 @@ use super::memory::default_budget;
 use crate::cli::cache_list::read_list;
 use crate::cli::{LogFormat, Verbosity};
 use crate::error::{Error, Result};
-use crate::storage::take_inherited;
+use crate::storage::{self, take_inherited};
 use crate::vfs::ViewMetadata;
 use crate::view::{OnCollision, ViewSpec};
 
@@ -111,6 +111,15 @@ impl MountConfig {
         let Some(mountpoint) = paths.pop() else {
             return Err(usage("a mountpoint is needed"));
         };
+        if args.validate_cache.is_some()
+            && let Some(word) = paths.iter().find(|path| is_validation_word(path))
+        {
+            let word = word.display();
+            return Err(usage(&format!(
+                "there is no cache folder {word:?}; --validate-cache takes its word after =: \
+                 --validate-cache={word}"
+            )));
+        }
         let source = match (paths.first(), &args.caches_from) {
             (Some(first), _) => first.clone().into_os_string(),
             (None, Some(list)) => list.clone().into_os_string(),
@@ -247,6 +256,12 @@ fn given_as_path(mountpoint: &Path) -> Option<i32> {
 }
 
 /// A template that cannot be read is wrong usage.
+/// Whether it is a word of `--validate-cache` rather than a folder.
+fn is_validation_word(path: &Path) -> bool {
+    let words = ["startup", "access"].map(Path::new);
+    words.contains(&path) && !storage::exists(path)
+}
+
 fn parse_views(views: &[OsString]) -> std::result::Result<Vec<ViewSpec>, Wrong> {
     let parse = |view: &OsString| {
         ViewSpec::parse_bytes(view.as_bytes()).map_err(|error| {

@@ -11,6 +11,9 @@ use crate::dataset::{self, Dataset, Entry, Newcomers, Receipts, Refusals};
 use crate::error::{Error, Result};
 use crate::vfs::{LogLines, Vfs, VfsOptions};
 
+/// Nobody means so few bytes.
+const LITTLE_MEMORY: u64 = 64 << 10;
+
 /// Opens and checks the caches and makes the tree over them.
 ///
 /// # Errors
@@ -36,6 +39,10 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path, log: &Arc<LogLines>)
         ));
     }
     check_apart(&dataset, mountpoint, &config.mountpoint)?;
+    if config.cache_memory < LITTLE_MEMORY {
+        let bytes = config.cache_memory;
+        log::warn!("--cache-memory {bytes} is {bytes} bytes; with a unit it is {bytes}MiB");
+    }
     let options = VfsOptions {
         mountpoint: mountpoint.to_path_buf(),
         // Of whoever mounts, not of whom the daemon becomes.

@@ -173,11 +173,17 @@ impl Vfs {
         let below = line
             .strip_prefix(mountpoint)
             .filter(|rest| rest.first() == Some(&b'/'));
-        if below.is_none() && line.first() == Some(&b'/') {
-            return Err(format!("not below {}", self.options.mountpoint.display()));
-        }
-        match self.walk(below.unwrap_or(line)) {
+        let found = match below.map(|below| self.walk(below)) {
+            Some(Ok(node)) => Ok(node),
+            // `/` may be that of the mount too.
+            _ => self.walk(line),
+        };
+        let is_elsewhere = below.is_none() && line.first() == Some(&b'/');
+        match found {
             Ok(node @ Node::Sample(..)) => Ok(self.ino(node)),
+            Err(VfsError::NotFound) if is_elsewhere => {
+                Err(format!("not below {}", self.options.mountpoint.display()))
+            }
             Ok(_) => Err("not a sample".to_owned()),
             Err(VfsError::NotFound | VfsError::NotADirectory | VfsError::NameTooLong) => {
                 Err("no such sample".to_owned())
