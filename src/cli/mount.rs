@@ -178,8 +178,12 @@ fn serve(mut config: MountConfig) -> Result<()> {
         ends_on_hangup: log_path.is_none(),
         confinement: Confinement {
             user,
-            writable: (config.sandbox != Sandbox::Off).then(|| vfs.writable_folders()),
+            writable: (config.sandbox != Sandbox::Off).then(|| {
+                let folders = vfs.writable_folders().into_iter();
+                folders.chain(config.receipts.clone()).collect()
+            }),
             filter_calls: config.sandbox == Sandbox::Full,
+            must_hold: config.sandbox == Sandbox::Full,
         },
     };
     let options = MountOptions {
@@ -189,10 +193,11 @@ fn serve(mut config: MountConfig) -> Result<()> {
         source: config.source.clone(),
     };
     // Before the session, which gives up rights of the threads that there are.
-    every(TIDY, "tidy", &vfs, Vfs::tidy);
+    let confinement = serve.confinement.clone();
+    let mut workers = vec![every(TIDY, "tidy", &vfs, Vfs::tidy)];
     if let Some(seconds) = config.watch {
         let pause = Duration::from_secs(seconds.get().into());
-        every(pause, "watch", &vfs, Vfs::rescan);
+        workers.push(every(pause, "watch", &vfs, Vfs::rescan));
     }
     let last = last_resort();
     let at = mountpoint.as_path();
@@ -202,6 +207,10 @@ fn serve(mut config: MountConfig) -> Result<()> {
         }
         Place::Taken(taken) => Session::start(Arc::clone(&vfs), &taken, &options, serve)?,
     };
+    for worker in workers {
+        // It is gone only where it could not be started.
+        let _ = worker.send(confinement.clone());
+    }
     let resolved = mountpoint.clone();
     let refusals = Refusals::default();
     vfs.on_rescan(move |dataset, known| {
@@ -274,11 +283,25 @@ fn last_resort() -> Sender<()> {
     sender
 }
 
-/// Has `work` done again and again, for as long as the tree is there.
-fn every(pause: Duration, name: &'static str, vfs: &Arc<Vfs>, work: fn(&Vfs)) {
+/// Has `work` done again and again, for as long as the tree is there, by a thread that begins when it is
+/// told what it may do: it reads what caches hold, as those that serve do.
+fn every(
+    pause: Duration,
+    name: &'static str,
+    vfs: &Arc<Vfs>,
+    work: fn(&Vfs),
+) -> Sender<Confinement> {
+    let (sender, begin) = mpsc::channel::<Confinement>();
     let vfs = Arc::downgrade(vfs);
     let worker = thread::Builder::new().name(name.to_owned());
     let started = worker.spawn(move || {
+        let Ok(confinement) = begin.recv() else {
+            return;
+        };
+        if let Err(error) = confinement.confine_thread() {
+            log::error!("the thread {name} cannot be confined, and does nothing: {error}");
+            return;
+        }
         loop {
             thread::sleep(pause);
             match vfs.upgrade() {
@@ -290,4 +313,5 @@ fn every(pause: Duration, name: &'static str, vfs: &Arc<Vfs>, work: fn(&Vfs)) {
     if let Err(error) = started {
         log::warn!("cannot start the thread {name}: {error}");
     }
+    sender
 }

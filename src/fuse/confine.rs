@@ -30,6 +30,8 @@ pub struct Confinement {
     pub writable: Option<Vec<PathBuf>>,
     /// Whether its threads may use only the calls of the system that serving takes.
     pub filter_calls: bool,
+    /// Whether it is an error when the system cannot do this.
+    pub must_hold: bool,
 }
 
 impl Confinement {
@@ -43,7 +45,10 @@ impl Confinement {
     }
 
     /// Confines this thread and all that it will start.
-    pub(super) fn confine_thread(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When rights cannot be given up; with [`Self::must_hold`] also when the system cannot confine it.
+    pub fn confine_thread(&self) -> io::Result<()> {
         rustix::thread::set_no_new_privs(true)?;
         if self.user.is_some() {
             let none = CapabilitySet::empty();
@@ -56,20 +61,32 @@ impl Confinement {
                 },
             )?;
         }
-        // What a kernel lacks is no reason not to serve; it is said.
         if let Some(writable) = &self.writable {
             match restrict_files(writable) {
-                Ok(RulesetStatus::NotEnforced) => log::info!("sandbox: no Landlock in this kernel"),
+                Ok(RulesetStatus::NotEnforced) => self.lacks(
+                    "no Landlock here: the kernel lacks it (5.13 has it), or a filter of calls forbids it",
+                )?,
                 Ok(status) => log::debug!("sandbox: Landlock is {status:?}"),
-                Err(error) => log::warn!("sandbox: no Landlock: {error}"),
+                Err(error) => self.lacks(&format!("no Landlock: {error}"))?,
             }
         }
         if self.filter_calls {
             match calls::restrict() {
                 Ok(()) => log::debug!("sandbox: calls of the system are filtered"),
-                Err(error) => log::warn!("sandbox: calls of the system are not filtered: {error}"),
+                Err(error) => {
+                    self.lacks(&format!("calls of the system are not filtered: {error}"))?;
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Says what the system cannot do, or fails because of it.
+    fn lacks(&self, what: &str) -> io::Result<()> {
+        if self.must_hold {
+            return Err(io::Error::other(format!("--sandbox=full: {what}")));
+        }
+        log::warn!("sandbox: {what}");
         Ok(())
     }
 }
@@ -121,6 +138,7 @@ mod tests {
             user: None,
             writable: Some(vec![inside.clone(), "/does/not/exist".into()]),
             filter_calls: true,
+            must_hold: false,
         };
         let denied = |result: io::Result<()>, errno| {
             assert_eq!(result.unwrap_err().raw_os_error(), Some(errno));

@@ -84,7 +84,8 @@ fn root_gains_nothing_by_programs_and_chooses_how_far_it_is_confined() {
     ] {
         let mut guard = MountGuard::at(place.point("m"));
         let mut command = program();
-        command.arg(word);
+        // The thread that opens newcomers reads what caches hold as well.
+        command.args([word, "--watch", "3600"]);
         guard.foreground(command, &place.tiny.cache);
         let privileges = threads(&guard, "NoNewPrivs");
         assert!(
@@ -92,6 +93,14 @@ fn root_gains_nothing_by_programs_and_chooses_how_far_it_is_confined() {
             "{privileges:?}"
         );
         assert!(all(&threads(&guard, "Seccomp"), filtered), "{word}");
+        // They are told after the mount has answered.
+        let confined = |key, value| {
+            let threads = threads(&guard, key);
+            ["watch", "tidy"].iter().all(|name| threads[*name] == value)
+        };
+        assert!(within(
+            || confined("NoNewPrivs", "1") && confined("Seccomp", filtered)
+        ));
         // Everything works: tables, views, commands.
         assert_eq!(guard.read(place.tiny.sample).unwrap(), place.tiny.payload);
         assert!(!guard.read("metadata.arrow").unwrap().is_empty());

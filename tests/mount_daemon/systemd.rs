@@ -211,3 +211,21 @@ fn systemd_understands_the_unit() {
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{table}{}", text(&output));
 }
+
+#[test]
+fn the_unit_lets_the_daemon_become_another_user_and_confine_itself() {
+    let rights = settings("CapabilityBoundingSet").join(" ");
+    let calls = settings("SystemCallFilter").join(" ");
+    for right in ["CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID"] {
+        assert!(rights.split(' ').any(|word| word == right), "{right}");
+    }
+    for call in [
+        "@mount",
+        "landlock_create_ruleset",
+        "landlock_add_rule",
+        "landlock_restrict_self",
+        "seccomp",
+    ] {
+        assert!(calls.split(' ').any(|word| word == call), "{call}");
+    }
+}
