@@ -234,6 +234,7 @@ impl Outcome {
             let line = json!({
                 "cache": dir,
                 "cache_id": report.cache_id,
+                "id": report.cache_id.to_string(),
                 "dry_run": self.dry_run,
                 "samples": report.samples,
                 "decoded_bytes": report.decoded_bytes,

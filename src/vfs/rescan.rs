@@ -165,7 +165,13 @@ impl Vfs {
         let facts = json!({
             "added": added
                 .iter()
-                .map(|entry| json!({"cache_id": entry.cache_id, "folder": folder(entry)}))
+                .map(|entry| {
+                    json!({
+                        "cache_id": entry.cache_id,
+                        "cache": entry.cache_id.to_string(),
+                        "folder": folder(entry),
+                    })
+                })
                 .collect::<Vec<_>>(),
             "refused": refused,
             "gone": paths(&gone),

@@ -25,6 +25,7 @@ impl Vfs {
                 json!({
                     "folder": cache.dir().to_string_lossy(),
                     "cache_id": mounted.entry.cache_id,
+                    "cache": mounted.entry.cache_id.to_string(),
                     "position": mounted.entry.position,
                     "source_name": cache.manifest().source_name,
                     "format_version": mounted.manifest_version().number(),

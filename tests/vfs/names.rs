@@ -343,3 +343,14 @@ fn the_files_of_a_cache_are_shown_as_they_are() {
     assert_eq!(read(&vfs, "caches/0/manifest.json").unwrap(), before);
     assert_eq!(text(&vfs, ".control/damaged"), "");
 }
+
+#[test]
+fn the_status_has_each_id_as_a_string_that_is_its_folder() {
+    let caches = kinds();
+    let vfs = tree_of(&caches.iter().collect::<Vec<_>>());
+    for cache in crate::status(&vfs)["caches"].as_array().unwrap() {
+        let name = cache["cache"].as_str().unwrap();
+        assert_eq!(name, cache["cache_id"].as_u64().unwrap().to_string());
+        look(&vfs, &format!("samples/{name}")).unwrap();
+    }
+}

@@ -21,6 +21,7 @@ fn cache(info: &CacheInfo) -> Value {
     let mut value = json!({
         "cache": info.cache.dir().to_string_lossy(),
         "cache_id": info.cache_id,
+        "id": info.cache_id.to_string(),
         "cache_id_source": info.id_source(),
         "source_name": manifest.source_name,
         "format_version": manifest.version.number(),
