@@ -58,8 +58,10 @@ impl<'a> Counted<'a> {
         fs::metadata(self.live.path(&format!("samples/{MARKS}/{mark}"))).unwrap_err();
         let status = self.live.status();
         let requests = status["counters"]["requests"].as_object().unwrap();
+        // The kernel drops inodes when it likes, and nobody waits for that.
         requests
             .iter()
+            .filter(|(name, _)| *name != "forget")
             .map(|(name, n)| (name.clone(), n.as_u64().unwrap()))
             .collect()
     }
