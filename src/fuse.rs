@@ -6,11 +6,15 @@
 
 mod adapter;
 mod confine;
+mod control;
 mod convert;
+mod device;
 mod dispatch;
 mod errno;
+mod first_look;
 mod mount;
 mod mount_table;
+mod notify;
 mod patience;
 mod rehearse;
 mod replies;
@@ -18,9 +22,11 @@ mod session;
 mod workers;
 
 pub use confine::{Confinement, User};
+pub use control::clear_control_of;
 pub use mount::{
     Answer, HELPER_CONFIG, MountOptions, Mountpoint, Unmount, answer, check_device, find_helper,
     others_allowed, prepare, quoted, remount, resolve, unmount, within,
 };
 pub use mount_table::{Device, MountEntry, around, mounts, top_at};
-pub use session::{End, Notifier, ServeOptions, Session, hangup_is_ignored};
+pub use notify::Notifier;
+pub use session::{End, ServeOptions, Session, hangup_is_ignored};

@@ -7,6 +7,7 @@ mod access;
 mod attr;
 mod caches;
 mod control;
+mod control_link;
 mod counters;
 mod damage;
 mod entry_attrs;
@@ -98,6 +99,8 @@ pub enum ViewMetadata {
 pub struct VfsOptions {
     /// Where it is mounted, for `/.control/status`.
     pub mountpoint: PathBuf,
+    /// Where the control files have a mount of their own; `/.control` then is a link to it.
+    pub control_at: Option<PathBuf>,
     /// Owner of the folders and control files that belong to no cache.
     pub uid: u32,
     /// Group of the same.
@@ -134,6 +137,7 @@ impl Default for VfsOptions {
     fn default() -> Self {
         Self {
             mountpoint: PathBuf::new(),
+            control_at: None,
             uid: 0,
             gid: 0,
             groups: Vec::new(),

@@ -161,7 +161,14 @@ fn serve(mut config: MountConfig) -> Result<()> {
         Place::Premounted(_) => config.mountpoint.clone(),
         Place::Taken(taken) => taken.path().to_path_buf(),
     };
-    let open = || tree::open(&config, &mountpoint, &lines);
+    let control = config.control_at.as_deref();
+    let control = control.map(|at| {
+        tree::check_mountpoints(&mountpoint, &fuse::resolve(at)?)?;
+        fuse::prepare(at, config.allow_other)
+    });
+    let control = control.transpose()?;
+    let control_at = control.as_ref().map(|taken| taken.path().to_path_buf());
+    let open = || tree::open(&config, &mountpoint, control_at.as_deref(), &lines);
     let vfs = Arc::new(match &user {
         Some(user) => user
             .acting(open)
@@ -189,7 +196,8 @@ fn serve(mut config: MountConfig) -> Result<()> {
     let options = MountOptions {
         allow_other: config.allow_other,
         noexec: config.noexec,
-        read_only: config.read_only,
+        // Commands come through the other mount.
+        read_only: config.read_only || control_at.is_some(),
         source: config.source.clone(),
     };
     // Before the session, which gives up rights of the threads that there are.
@@ -205,8 +213,12 @@ fn serve(mut config: MountConfig) -> Result<()> {
         Place::Premounted(connection) => {
             Session::start_given(Arc::clone(&vfs), connection, at, serve)?
         }
-        Place::Taken(taken) => Session::start(Arc::clone(&vfs), &taken, &options, serve)?,
+        Place::Taken(taken) => {
+            Session::start(Arc::clone(&vfs), &taken, control.as_ref(), &options, serve)?
+        }
     };
+    // Others may start there again once this one has ended.
+    drop(control);
     for worker in workers {
         // It is gone only where it could not be started.
         let _ = worker.send(confinement.clone());
@@ -214,7 +226,14 @@ fn serve(mut config: MountConfig) -> Result<()> {
     let resolved = mountpoint.clone();
     let refusals = Refusals::default();
     vfs.on_rescan(move |dataset, known| {
-        tree::look_again(&config, &resolved, dataset, known, &refusals)
+        tree::look_again(
+            &config,
+            &resolved,
+            control_at.as_deref(),
+            dataset,
+            known,
+            &refusals,
+        )
     });
     let notifier = session.notifier();
     vfs.on_forget(move |ino, stale| notifier.forget(ino, stale));

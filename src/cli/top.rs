@@ -147,8 +147,16 @@ fn print(text: &str) -> io::Result<()> {
 
 /// The metrics of the mount at `mountpoint`.
 fn look(mountpoint: &Path) -> Result<Metrics> {
-    let file = mountpoint.join(".control/metrics");
-    let text = match std::fs::read_to_string(&file) {
+    let mut file = mountpoint.join(".control/metrics");
+    let mut text = std::fs::read_to_string(&file);
+    if let Err(error) = &text
+        && error.kind() == io::ErrorKind::NotFound
+    {
+        // The control files may have a mount of their own, and this be it.
+        file = mountpoint.join("metrics");
+        text = std::fs::read_to_string(&file);
+    }
+    let text = match text {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let reason = "no datasetrt-mount lies here: there is no .control/metrics";

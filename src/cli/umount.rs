@@ -5,12 +5,13 @@ mod holders;
 use std::env;
 use std::path::{self, Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use super::output::{count, plain};
 use super::tool::PROGRAM;
 use super::{EXIT_REFUSED, refuse, say};
 use crate::error::{Error, Result};
-use crate::fuse::{self, MountEntry, Unmount};
+use crate::fuse::{self, Answer, MountEntry, Unmount};
 use holders::{Holders, Uses};
 
 // One line a paragraph: clap breaks lines where the terminal ends.
@@ -28,6 +29,9 @@ Examples:
   datasetrt umount /mnt/data
   datasetrt umount --lazy /mnt/data
       Take it out of sight now; what is open can be read on until it is closed";
+
+/// How long a mount may take to show that it is dead.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Unmount, or name the processes that use the mount
 #[derive(Clone, Debug, clap::Args)]
@@ -59,6 +63,7 @@ impl Args {
         let at = path::absolute(&self.mountpoint)
             .map_err(|e| Error::io(&self.mountpoint, "make this an absolute path", e))?;
         let Some(mount) = find(&at)? else {
+            fuse::clear_control_of(&fuse::resolve(&at).unwrap_or_else(|_| at.clone()))?;
             if self.if_mounted {
                 return Ok(ExitCode::SUCCESS);
             }
@@ -74,8 +79,13 @@ impl Args {
         // Whoever calls this from inside the mount is one of its users, and we are not to be another.
         env::set_current_dir("/").map_err(|e| Error::io("/", "change to this folder", e))?;
         let users = self.lazy.then(|| holders::of(&mount));
+        let dead = fuse::answer(at, LOOK) == Answer::Dead;
         match fuse::unmount(at, self.lazy)? {
             Unmount::Done => {
+                if dead {
+                    // A daemon that lives unmounts them itself.
+                    fuse::clear_control_of(at)?;
+                }
                 if let Some(users) = users.filter(|users| !users.found.is_empty()) {
                     let still = processes(users.found.len() as u64);
                     say(format_args!(

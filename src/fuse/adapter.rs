@@ -38,8 +38,8 @@ const CAPABILITIES: [InitFlags; 6] = [
     InitFlags::FUSE_EXPORT_SUPPORT,
 ];
 
-/// Serves one [`Vfs`] to the kernel.
-pub(super) struct Adapter(Dispatcher, Mounted);
+/// Serves one [`Vfs`] to the kernel, in a mount whose root is this folder of the tree.
+pub(super) struct Adapter(Dispatcher, Mounted, INodeNo);
 
 /// Who has mounted what is served.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -50,9 +50,17 @@ pub(super) enum Mounted {
 }
 
 impl Adapter {
-    /// For this many event threads.
-    pub(super) fn new(vfs: Arc<Vfs>, threads: usize, mounted: Mounted) -> Self {
-        Self(Dispatcher::new(vfs, threads), mounted)
+    /// For a mount that shows the folder `root`, and this many event threads.
+    pub(super) fn new(vfs: Arc<Vfs>, root: Ino, threads: usize, mounted: Mounted) -> Self {
+        Self(Dispatcher::new(vfs, threads), mounted, INodeNo(root.0))
+    }
+
+    /// The number inside the tree: the kernel calls the root of any mount 1.
+    fn inside(&self, ino: INodeNo) -> INodeNo {
+        match ino {
+            INodeNo::ROOT => self.2,
+            other => other,
+        }
     }
 
     /// What the tree refuses whoever asks.
@@ -88,6 +96,7 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let parent = self.inside(parent);
         let (dir, caller, name) = (Ino(parent.0), req.pid(), Name::new(name));
         self.0.serve(Kind::Lookup, dir, reply, move |vfs, _| {
             vfs.find(caller, dir, name.get())
@@ -99,6 +108,7 @@ impl Filesystem for Adapter {
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        let ino = self.inside(ino);
         let ino = Ino(ino.0);
         self.0
             .serve(Kind::Getattr, ino, reply, move |vfs, _| vfs.getattr(ino));
@@ -122,6 +132,7 @@ impl Filesystem for Adapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let ino = self.inside(ino);
         let change = SetAttr {
             size,
             mode: mode.map(|mode| mode & 0o7777),
@@ -253,6 +264,7 @@ impl Filesystem for Adapter {
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let ino = self.inside(ino);
         let ino = Ino(ino.0);
         self.0
             .serve(Kind::Opendir, ino, reply, move |vfs, _| vfs.opendir(ino));
@@ -266,6 +278,7 @@ impl Filesystem for Adapter {
         offset: u64,
         reply: ReplyDirectory,
     ) {
+        let ino = self.inside(ino);
         let ino = Ino(ino.0);
         self.0.serve(Kind::Readdir, ino, reply, move |vfs, reply| {
             list(vfs, ino, offset, reply)
@@ -280,6 +293,7 @@ impl Filesystem for Adapter {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
+        let ino = self.inside(ino);
         let (ino, patience) = (Ino(ino.0), self.0.patience().clone());
         self.0
             .serve(Kind::Readdirplus, ino, reply, move |vfs, reply| {
@@ -314,6 +328,7 @@ impl Filesystem for Adapter {
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let ino = self.inside(ino);
         let (ino, name) = (Ino(ino.0), Name::new(name));
         let reply = ReplyValue { reply, size };
         self.0.serve(Kind::Xattr, ino, reply, move |vfs, _| {
@@ -322,6 +337,7 @@ impl Filesystem for Adapter {
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let ino = self.inside(ino);
         let (ino, reply) = (Ino(ino.0), ReplyValue { reply, size });
         self.0
             .serve(Kind::Xattr, ino, reply, move |vfs, _| vfs.listxattr(ino));

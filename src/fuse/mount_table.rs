@@ -36,6 +36,8 @@ pub struct MountEntry {
     pub options: OsString,
     /// Its type, such as `ext4`.
     pub fstype: OsString,
+    /// What it says that it shows, such as `/dev/sda1`.
+    pub source: OsString,
     /// Whether mounts made in it appear in other mount namespaces too.
     pub shared: bool,
 }
@@ -120,7 +122,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
             field => shared |= field.starts_with(b"shared:"),
         }
     }
-    let fstype = fields.next()?;
+    let (fstype, source) = (fields.next()?, fields.next()?);
     Some(MountEntry {
         id,
         parent,
@@ -128,6 +130,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
         mountpoint: PathBuf::from(unescape(mountpoint)),
         options: unescape(options),
         fstype: unescape(fstype),
+        source: unescape(source),
         shared,
     })
 }

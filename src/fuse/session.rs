@@ -2,27 +2,30 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fuser::{Config, INodeNo, SessionACL};
-use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{fstat, fstatvfs, major, makedev, minor, stat, statvfs};
+use fuser::{Config, SessionACL};
+use rustix::fs::makedev;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use super::adapter::{Adapter, Mounted};
 use super::confine::{self, Confinement};
+use super::control::{self, Control, Unserved};
+use super::device::{note_own, set_read_ahead};
+use super::first_look::look;
 use super::mount::{self, Mount, MountOptions, Mountpoint};
-use super::mount_table::{Device, top_at};
+use super::mount_table::top_at;
+use super::notify::Notifier;
 use super::rehearse::rehearse;
 use crate::error::{Error, Result};
 use crate::storage::note_own_device;
-use crate::vfs::{Ino, Stale, Vfs};
+use crate::vfs::{Ino, Vfs};
 
 /// How long a fresh mount may take to answer its first request.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
@@ -30,14 +33,8 @@ const FIRST_ANSWER: Duration = Duration::from_secs(30);
 /// How long to wait for the last open file after a signal. Then the process ends, and with it they.
 const LAST_CLOSE: Duration = Duration::from_secs(1);
 
-/// What root sets as the kernel's readahead: one READ of 1 MiB where the default makes eight.
-const READ_AHEAD_KB: &str = "1024";
-
-/// Numbers of descriptors below which that of the connection surely lies: it is opened at the start.
-const MOST_LOOKED_AT: i32 = 4096;
-
 const REHEARSE: &str = "start the threads that serve it, with their memory";
-const CONFINE: &str = "give up the rights that serving does not need";
+pub(super) const CONFINE: &str = "give up the rights that serving does not need";
 
 /// How a mount is served.
 #[derive(Clone, Debug)]
@@ -57,18 +54,22 @@ pub enum End {
     Signal(i32),
     /// Somebody unmounted it.
     Unmounted,
+    /// Somebody unmounted its control files.
+    ControlUnmounted,
 }
 
-enum Event {
+pub(super) enum Event {
     Signal(i32),
     Answered(io::Result<()>),
     Ended(io::Result<()>),
+    ControlEnded(io::Result<()>),
 }
 
 /// A mount that answers. Dropping it unmounts.
 pub struct Session {
     // Before the signals: unmounting comes first, also when a start fails half way.
     mount: Mount,
+    control: Option<Control>,
     notifier: fuser::Notifier,
     events: Receiver<Event>,
     /// A signal that came before the first answer.
@@ -76,29 +77,10 @@ pub struct Session {
     _signals: SignalWatch,
 }
 
-/// Tells the kernel to forget what it keeps of a file.
-#[derive(Clone, Debug)]
-pub struct Notifier(fuser::Notifier);
-
-impl Notifier {
-    /// Drops what the kernel keeps of `ino` and is `stale`. Pages are not to be dropped by whoever is
-    /// serving a request about the same inode: the kernel may wait for that request.
-    pub fn forget(&self, ino: Ino, stale: Stale) {
-        // From a negative offset on there are no pages.
-        let offset = match stale {
-            Stale::Attributes => -1,
-            Stale::Everything => 0,
-        };
-        if let Err(error) = self.0.inval_inode(INodeNo(ino.0), offset, 0) {
-            log::debug!("the kernel did not drop inode {}: {error}", ino.0);
-        }
-    }
-}
-
 impl Session {
-    /// Mounts `vfs` at `at`, gives up what serving does not need, serves, and returns when the mount
-    /// answers (or a signal came: see [`Self::stopped`]). The mount appears as the last step, where the
-    /// kernel can do that.
+    /// Mounts `vfs` at `mountpoint`, and its control files alone at `control_at`, gives up what serving
+    /// does not need, serves, and returns when the mount answers (or a signal came: see
+    /// [`Self::stopped`]). The mount appears as the last step, where the kernel can do that.
     /// From here on SIGTERM, SIGINT and, if asked for, SIGHUP are ours (not where it is ignored: nohup).
     ///
     /// # Errors
@@ -106,6 +88,7 @@ impl Session {
     pub fn start(
         vfs: Arc<Vfs>,
         mountpoint: &Mountpoint,
+        control_at: Option<&Mountpoint>,
         options: &MountOptions,
         serve: ServeOptions,
     ) -> Result<Self> {
@@ -114,19 +97,26 @@ impl Session {
         let (sender, events) = mpsc::channel();
         let signals = SignalWatch::start(sender.clone(), serve.ends_on_hangup)
             .map_err(|e| Error::io(at, "watch for signals", e))?;
-        rehearse(event_threads(serve.threads)).map_err(|source| Error::io(at, REHEARSE, source))?;
+        // Those of the control files too.
+        let others = control_at.map_or(0, |_| event_threads(control::THREADS));
+        let threads = event_threads(serve.threads).saturating_add(others);
+        rehearse(threads).map_err(|source| Error::io(at, REHEARSE, source))?;
+        let control = control_at.map(|at| Unserved::mount(&vfs, at, mountpoint, options));
+        let control = control.transpose()?;
         let (connection, mount) = mount::mount(mountpoint, options)?;
-        if let Some(Device { major, minor }) = mount.device() {
-            // Before the first request is answered.
-            note_own_device(makedev(major, minor));
-        }
-        let greeted = greet(vfs, connection, serve.threads, Mounted::Here)
+        note_own(&mount);
+        let greeted = greet(vfs, Ino::ROOT, connection, serve.threads, Mounted::Here)
             .map_err(|source| Error::io(at, "greet the kernel", source))?;
         set_read_ahead(&mount);
-        let notifier = run(greeted, serve.confinement, sender.clone())
-            .map_err(|source| Error::io(at, CONFINE, source))?;
+        let failed = |source| Error::io(at, CONFINE, source);
+        serve.confinement.confine_process().map_err(failed)?;
+        let confinement = || serve.confinement.clone();
+        let control = control.map(|control| control.serve(confinement(), sender.clone()));
+        let control = control.transpose()?;
+        let notifier = run(greeted, confinement(), tell(sender.clone())).map_err(failed)?;
         let mut session = Self {
             mount,
+            control,
             notifier,
             events,
             stopped: None,
@@ -134,6 +124,9 @@ impl Session {
         };
         session.stopped = session.first_answer(sender)?;
         if session.stopped.is_none() {
+            if let (Some(control), Some(at)) = (&mut session.control, control_at) {
+                control.attach(at)?;
+            }
             session.mount.attach(mountpoint)?;
         }
         Ok(session)
@@ -162,19 +155,27 @@ impl Session {
         let (sender, events) = mpsc::channel();
         let signals = SignalWatch::start(sender.clone(), serve.ends_on_hangup)
             .map_err(|e| Error::io(mountpoint, "watch for signals", e))?;
-        let greeted =
-            greet(vfs, connection, serve.threads, Mounted::Elsewhere).map_err(|source| {
-                // What an open device says that was not mounted.
-                if source.kind() == io::ErrorKind::PermissionDenied {
-                    Error::refused("--fuse-fd", "this /dev/fuse is not mounted: mount it first")
-                } else {
-                    Error::io("--fuse-fd", "greet the kernel", source)
-                }
-            })?;
-        let notifier = run(greeted, serve.confinement, sender)
-            .map_err(|source| Error::io(mountpoint, CONFINE, source))?;
+        let greeted = greet(
+            vfs,
+            Ino::ROOT,
+            connection,
+            serve.threads,
+            Mounted::Elsewhere,
+        )
+        .map_err(|source| {
+            // What an open device says that was not mounted.
+            if source.kind() == io::ErrorKind::PermissionDenied {
+                Error::refused("--fuse-fd", "this /dev/fuse is not mounted: mount it first")
+            } else {
+                Error::io("--fuse-fd", "greet the kernel", source)
+            }
+        })?;
+        let failed = |source| Error::io(mountpoint, CONFINE, source);
+        serve.confinement.confine_process().map_err(failed)?;
+        let notifier = run(greeted, serve.confinement, tell(sender)).map_err(failed)?;
         Ok(Self {
             mount: Mount::of_another(mountpoint),
+            control: None,
             notifier,
             events,
             stopped: None,
@@ -192,7 +193,8 @@ impl Session {
     /// A way to make the kernel forget what it keeps of a file.
     #[must_use]
     pub fn notifier(&self) -> Notifier {
-        Notifier(self.notifier.clone())
+        let control = self.control.as_ref().map(|c| c.notifier.clone());
+        Notifier::new(self.notifier.clone(), control)
     }
 
     /// Serves until a signal comes or somebody unmounts. `on_stop` runs before anything is taken
@@ -209,7 +211,8 @@ impl Session {
             match self.events.recv() {
                 Ok(Event::Signal(signal)) => break Ok(End::Signal(signal)),
                 Ok(Event::Ended(Ok(()))) => break Ok(End::Unmounted),
-                Ok(Event::Ended(Err(error))) => break Err(error),
+                Ok(Event::ControlEnded(Ok(()))) => break Ok(End::ControlUnmounted),
+                Ok(Event::Ended(Err(error)) | Event::ControlEnded(Err(error))) => break Err(error),
                 Ok(Event::Answered(_)) => {}
                 Err(_) => break Err(io::Error::other("the event threads are gone")),
             }
@@ -222,7 +225,10 @@ impl Session {
             true => self.mount.clear_dead(),
             false => self.mount.unmount(),
         };
-        if let Ok(End::Signal(_)) = end
+        let control_ended = matches!(end, Ok(End::ControlUnmounted));
+        let control = self.control.take().map(|c| c.unmount(control_ended));
+        let unmounted = unmounted.and(control.unwrap_or(Ok(())));
+        if let Ok(End::Signal(_) | End::ControlUnmounted) = end
             && was_ours
             && !ended
         {
@@ -264,8 +270,8 @@ impl Session {
         match self.events.recv_timeout(FIRST_ANSWER) {
             Ok(Event::Answered(answer)) => answer.map(|()| None).map_err(failed),
             Ok(Event::Signal(signal)) => Ok(Some(signal)),
-            Ok(Event::Ended(Err(source))) => Err(failed(source)),
-            Ok(Event::Ended(Ok(()))) => {
+            Ok(Event::Ended(Err(source)) | Event::ControlEnded(Err(source))) => Err(failed(source)),
+            Ok(Event::Ended(Ok(())) | Event::ControlEnded(Ok(()))) => {
                 Err(Error::refused(at, "it was unmounted before it was ready"))
             }
             Err(RecvTimeoutError::Timeout) => Err(failed(io::ErrorKind::TimedOut.into())),
@@ -289,49 +295,15 @@ impl Session {
     }
 }
 
-/// A look at the mount `tree`, or where it lies already at `path`.
-fn look(path: &Path, tree: Option<Arc<OwnedFd>>, expected: Option<Device>) -> io::Result<()> {
-    let number = tree.as_ref().map(AsRawFd::as_raw_fd);
-    let apart = let_go_of_the_connection(number);
-    let found = match &tree {
-        Some(tree) => fstatvfs(tree).and_then(|_| fstat(tree)),
-        None => statvfs(path).and_then(|_| stat(path)),
-    };
-    if let Some(number) = number.filter(|_| apart) {
-        // In this table alone: the others have theirs, which is closed when nobody needs it.
-        let _ = nix::unistd::close(number);
-    }
-    let found = found?;
-    let found = Device {
-        major: major(found.st_dev),
-        minor: minor(found.st_dev),
-    };
-    if Some(found) == expected {
-        Ok(())
-    } else {
-        Err(io::Error::other("another mount lies over it"))
-    }
-}
-
-/// Has the kernel read ahead further than it does by itself; where that may not be asked for, it does
-/// not. To be called after the greeting, which sets it.
-fn set_read_ahead(mount: &Mount) {
-    if let Some(Device { major, minor }) = mount.device() {
-        let file = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-        if let Err(error) = fs::write(&file, READ_AHEAD_KB) {
-            log::debug!("{file} stays as it is: {error}");
-        }
-    }
-}
-
 /// One more, which hands on to others what may wait for a disk: see `Dispatcher`.
 fn event_threads(asked: usize) -> usize {
     asked.max(1).saturating_add(1)
 }
 
-/// Answers the kernel's greeting, which waits on a mounted connection.
-fn greet(
+/// Answers the kernel's greeting, which waits on a mounted connection. The mount shows the folder `root`.
+pub(super) fn greet(
     vfs: Arc<Vfs>,
+    root: Ino,
     connection: OwnedFd,
     threads: usize,
     mounted: Mounted,
@@ -340,17 +312,24 @@ fn greet(
     let threads = event_threads(threads);
     config.n_threads = Some(threads);
     // The kernel checks who may come in; fuser would check again on each request.
-    let adapter = Adapter::new(vfs, threads, mounted);
+    let adapter = Adapter::new(vfs, root, threads, mounted);
     fuser::Session::from_fd(adapter, connection, SessionACL::All, config)
 }
 
-/// Gives up what serving does not need, and answers whatever the kernel asks.
-fn run(
+/// Tells the session how serving its mount has ended.
+fn tell(session: Sender<Event>) -> impl FnOnce(io::Result<()>) {
+    move |result| {
+        // Nobody listens once the session was left.
+        let _ = session.send(Event::Ended(result));
+    }
+}
+
+/// Answers whatever the kernel asks, from a confined thread. `ended` hears how that has ended.
+pub(super) fn run(
     session: fuser::Session<Adapter>,
     confinement: Confinement,
-    ended: Sender<Event>,
+    ended: impl FnOnce(io::Result<()>) + Send + 'static,
 ) -> io::Result<fuser::Notifier> {
-    confinement.confine_process()?;
     let notifier = session.notifier();
     let (sender, confined) = mpsc::channel();
     spawn("serve", move || {
@@ -359,8 +338,7 @@ fn run(
         // Whoever waits hears it, or is gone.
         let _ = sender.send(result);
         if serving {
-            // Nobody listens once the session was left.
-            let _ = ended.send(Event::Ended(session.run()));
+            ended(session.run());
         }
     })?;
     let gone = |_| io::Error::other("the serving thread is gone");
@@ -383,6 +361,7 @@ impl std::fmt::Display for End {
         match self {
             Self::Signal(signal) => f.write_str(name(*signal)),
             Self::Unmounted => f.write_str("unmounted from outside"),
+            Self::ControlUnmounted => f.write_str("its control files were unmounted from outside"),
         }
     }
 }
@@ -422,35 +401,6 @@ pub fn hangup_is_ignored() -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
-}
-
-/// Gives this thread a table of descriptors of its own, without those of the FUSE connection. A
-/// process that is killed lets go of a descriptor when the last thread that has it ends; a thread
-/// that waits for an answer ends when it has one; and nobody answers once the others have ended. So
-/// a look at our own mount from a thread that held the connection could wait for ever, and with it
-/// everybody who looks at the mount. `kept` stays open. Whether there is such a table now.
-fn let_go_of_the_connection(kept: Option<RawFd>) -> bool {
-    if let Err(error) = unshare(CloneFlags::CLONE_FILES) {
-        log::debug!("descriptors stay shared: {error}");
-        return false;
-    }
-    let Ok(open) = fs::read_dir("/proc/thread-self/fd") else {
-        // A process that has changed its user may not look. A look at a path takes no descriptor.
-        for number in (3..MOST_LOOKED_AT).filter(|number| Some(*number) != kept) {
-            let _ = nix::unistd::close(number);
-        }
-        return true;
-    };
-    let of_the_connection = open.flatten().filter_map(|entry| {
-        let number: i32 = entry.file_name().to_str()?.parse().ok()?;
-        let target = fs::read_link(entry.path()).ok()?;
-        (target == Path::new(mount::DEVICE)).then_some(number)
-    });
-    for number in of_the_connection.collect::<Vec<_>>() {
-        // In this table alone: the others of the process keep theirs.
-        let _ = nix::unistd::close(number);
-    }
-    true
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {

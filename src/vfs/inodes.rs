@@ -135,6 +135,7 @@ impl Inodes {
             Node::Caches => 3,
             Node::ByName => 4,
             Node::Control => 5,
+            Node::ControlLink => 6,
             Node::Views => 7,
             Node::JoinedTable => 8,
             Node::ControlFile(file) => FIRST_CONTROL + file.number(),
@@ -190,6 +191,7 @@ impl Inodes {
             3 => return Some(Node::Caches),
             4 => return Some(Node::ByName),
             5 => return Some(Node::Control),
+            6 => return Some(Node::ControlLink),
             7 => return Some(Node::Views),
             8 => return Some(Node::JoinedTable),
             ..FIRST_CONTROL => return None,
@@ -360,6 +362,7 @@ mod tests {
             Node::Caches,
             Node::ByName,
             Node::Control,
+            Node::ControlLink,
             Node::Views,
             Node::JoinedTable,
             Node::Snapshot(0),
@@ -395,15 +398,7 @@ mod tests {
         assert!(distinct(&inodes, &nodes).iter().all(|n| *n < 1 << 32));
         let last_of_list = inodes.number(Node::Sample(4, 2)).0;
         assert_eq!(last_of_list, 63 + 5 * 6 + 100_000_009);
-        for free in [
-            0,
-            6,
-            9,
-            31,
-            63,
-            FIRST_COMMAND - 1,
-            FIRST_COMMAND + CALLERS * 2,
-        ] {
+        for free in [0, 9, 31, 63, FIRST_COMMAND - 1, FIRST_COMMAND + CALLERS * 2] {
             assert_eq!(inodes.node(Ino(free)), None, "{free}");
         }
     }

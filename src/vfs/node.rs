@@ -83,6 +83,8 @@ pub(super) enum Node {
     ByName,
     /// `/.control`
     Control,
+    /// `/.control` where the control files have a mount of their own: a link to it
+    ControlLink,
     /// `/views`
     Views,
     /// `/metadata.arrow`

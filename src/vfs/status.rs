@@ -55,6 +55,7 @@ impl Vfs {
         let status = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "mountpoint": self.options.mountpoint.to_string_lossy(),
+            "control_at": self.options.control_at.as_ref().map(|at| at.to_string_lossy()),
             "pid": std::process::id(),
             "skipped": self.skipped,
             "caches": caches,

@@ -57,19 +57,20 @@ impl Vfs {
     /// So everybody must be allowed to read it, and nobody have asked for a group. Control files
     /// answer writers themselves.
     pub(super) fn sealed(&self, node: Option<Node>, attr: Attr) -> Attr {
-        let control = matches!(
+        let shared = matches!(
             node,
             Some(
-                Node::ControlFile(_)
-                    | Node::Command { .. }
-                    | Node::Visit { .. }
-                    | Node::Snapshot(_)
-                    | Node::Log(_)
+                Node::Sample(..)
+                    | Node::Manifest(_)
+                    | Node::Migrated(_)
+                    | Node::Metadata(_)
+                    | Node::JoinedTable
+                    | Node::ViewLines(_)
             )
         );
         let readable_by_all = attr.kind == FileKind::File && attr.perm == 0o444;
         Attr {
-            sealed: readable_by_all && !control && self.options.show_gid.is_none(),
+            sealed: shared && readable_by_all && self.options.show_gid.is_none(),
             ..attr
         }
     }

@@ -51,7 +51,7 @@ impl Vfs {
             Node::Root => ROOT_ENTRIES
                 .iter()
                 .find(|(entry, ..)| name == *entry)
-                .map(|(_, node, _)| *node),
+                .map(|(_, node, kind)| self.in_root(*node, *kind).0),
             Node::Samples => self.by_decimal(name).map(|m| Node::SampleDir(m.slot())),
             Node::Caches => self.by_decimal(name).map(|m| Node::CacheDir(m.slot())),
             Node::ByName => name
@@ -113,6 +113,7 @@ impl Vfs {
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>, VfsError> {
         match self.node(ino)? {
             Node::NameLink(slot) => Ok(link_target(self.mounted(slot)?).into_bytes()),
+            Node::ControlLink => Ok(self.control_target().to_vec()),
             _ => Err(VfsError::NotASymlink),
         }
     }
@@ -202,7 +203,8 @@ impl Vfs {
         Some(match folder {
             Node::Root => {
                 let (name, node, kind) = ROOT_ENTRIES.get(at)?;
-                (*node, *kind, OsStr::new(name))
+                let (node, kind) = self.in_root(*node, *kind);
+                (node, kind, OsStr::new(name))
             }
             Node::Samples => {
                 let entry = self.caches.get(at)?;
@@ -254,7 +256,10 @@ impl Vfs {
             })
         };
         match node {
-            Node::Root => folder(5, self.newest),
+            Node::Root => folder(
+                5 - u32::from(self.options.control_at.is_some()),
+                self.newest,
+            ),
             Node::Views => {
                 let views = u32::try_from(self.view_count()).unwrap_or(u32::MAX - 2);
                 folder(views, self.newest).map(|attr| self.with_names(attr))
@@ -265,6 +270,7 @@ impl Vfs {
             Node::Samples | Node::Caches => folder(caches, self.caches.newest()),
             Node::ByName => folder(0, self.caches.newest()).map(|attr| self.with_names(attr)),
             Node::Control => folder(0, self.started),
+            Node::ControlLink => Ok(self.control_link_attr()),
             Node::Log(number) => self.log_attr(Some(number)),
             Node::ControlFile(ControlFile::Log) => self.log_attr(None),
             Node::ControlFile(file) | Node::Command { file, .. } | Node::Visit { file, .. } => {

@@ -13,6 +13,7 @@ mod common;
 mod access;
 mod confined;
 mod containers;
+mod control_at;
 mod doctor;
 mod end;
 mod ends;

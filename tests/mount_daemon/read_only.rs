@@ -259,8 +259,11 @@ fn words_that_mean_nothing_here_are_accepted_and_noted() {
         "-o",
         "fsname=other,subtype=x,auto_unmount,max_read=131072,attr_timeout=1",
     ]);
+    // Not to stderr, which nobody reads while a test runs.
+    let log = place.folder.path().join("log");
+    command.arg("--log-file").arg(&log);
     guard.foreground(command, &place.tiny.cache);
-    let log = String::from_utf8(guard.read(".control/log").unwrap()).unwrap();
+    let log = fs::read_to_string(log).unwrap();
     for word in ["fsname=other", "auto_unmount", "max_read=131072"] {
         assert!(
             log.contains(&format!("-o {word}: means nothing here")),

@@ -48,7 +48,8 @@ fn command(line: &str, environment: &HashMap<&str, String>) -> Command {
         } else if let Some(name) = word.strip_prefix('$') {
             words.extend(environment[name].split(' ').map(str::to_owned));
         } else {
-            words.push(word.replacen(INSTALLED, &bin(), 1));
+            let word = word.replacen(INSTALLED, &bin(), 1);
+            words.push(word.replace("%t", &environment["%t"]).replace("%i", "test"));
         }
     }
     words.retain(|word| !word.is_empty());
@@ -67,7 +68,10 @@ fn environment(place: &Place, guard: &MountGuard) -> HashMap<&'static str, Strin
     let _ = crate::common::fixture::Fixture::new()
         .payloads([b"more\n"])
         .write(&second);
+    let runtime = place.folder.path().join("run");
+    fs::create_dir_all(runtime.join("datasetrt-mount/test")).unwrap();
     HashMap::from([
+        ("%t", runtime.display().to_string()),
         (
             "CACHES",
             format!("{} {}", place.tiny.cache.display(), second.display()),
@@ -104,6 +108,9 @@ fn the_units_lines_start_stop_and_clean_up() {
     };
     assert_eq!(setting("Type"), "notify");
 
+    assert_eq!(setting("RuntimeDirectory"), "datasetrt-mount/%i");
+    let control = Path::new(&environment["%t"]).join("datasetrt-mount/test");
+
     // Start, ready, stop.
     let mut daemon = start();
     assert_eq!(heard(), format!("READY=1\nMAINPID={}\n", daemon.id()));
@@ -112,6 +119,11 @@ fn the_units_lines_start_stop_and_clean_up() {
         fs::read_dir(guard.point.join("samples")).unwrap().count(),
         2
     );
+    assert_eq!(
+        fs::read_link(guard.point.join(".control")).unwrap(),
+        control
+    );
+    fs::write(control.join("log-level"), "debug").unwrap();
     let open = fs::File::open(guard.point.join(place.tiny.sample)).unwrap();
     kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
     assert_eq!(heard(), "STOPPING=1\n");
@@ -133,8 +145,9 @@ fn the_units_lines_start_stop_and_clean_up() {
     // A crash after which nothing is started again.
     daemon.kill().unwrap();
     daemon.wait().unwrap();
+    assert!(is_mounted(&guard.point) && is_mounted(&control));
     clean_up();
-    assert!(!is_mounted(&guard.point));
+    assert!(!is_mounted(&guard.point) && !is_mounted(&control));
 
     // What cannot start fails, which systemd sees by the status.
     let mut missing = environment.clone();

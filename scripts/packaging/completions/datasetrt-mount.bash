@@ -23,7 +23,7 @@ _datasetrt__mount() {
 
     case "${cmd}" in
         datasetrt__mount)
-            opts="-f -o -v -q -h -V --caches-from --skip-invalid --validate-cache --receipts --no-receipts --watch --scrub-rate --cache-memory --temp-disk --view --on-collision --no-auto-views --view-metadata --xattrs --foreground --allow-other --threads --uid --gid --umask --user --sandbox --fuse-fd --ready-fd --verbose --quiet --log-file --log-format --background-half --help --version"
+            opts="-f -o -v -q -h -V --caches-from --skip-invalid --validate-cache --receipts --no-receipts --watch --scrub-rate --cache-memory --temp-disk --view --on-collision --no-auto-views --view-metadata --xattrs --foreground --control-at --allow-other --threads --uid --gid --umask --user --sandbox --fuse-fd --ready-fd --verbose --quiet --log-file --log-format --background-half --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -70,6 +70,10 @@ _datasetrt__mount() {
                     return 0
                     ;;
                 -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --control-at)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

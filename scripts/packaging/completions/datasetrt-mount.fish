@@ -13,6 +13,7 @@ complete -c datasetrt-mount -l view-metadata -d 'Show a metadata.jsonl in each v
 on\t'In all'
 off\t'In none'"
 complete -c datasetrt-mount -s o -d 'Mount options, comma separated (`\\,` is a comma); takes the usual words of mount(8) and every long option of this program, as in -o allow_other,threads=8; `ro` mounts read-only, control files too, and saves a request after each read; `remount,ro` and `remount,rw` change that' -r
+complete -c datasetrt-mount -l control-at -d 'Mount the control files alone at DIR, an existing directory; everything else then is mounted read-only, and /.control in it is a link to DIR. Both mounts end together' -r -F
 complete -c datasetrt-mount -l threads -d 'Threads that answer the kernel; more help where shards lie on slow disks' -r
 complete -c datasetrt-mount -l uid -d 'Owner of all files [default: that of each cache]' -r
 complete -c datasetrt-mount -l gid -d 'Group of all files [default: that of each cache]' -r

@@ -148,6 +148,11 @@ pub(super) struct Args {
     #[arg(short = 'o', value_name = "OPTIONS", action = ArgAction::Append, help_heading = "Mount")]
     pub(super) options: Vec<OsString>,
 
+    /// Mount the control files alone at DIR, an existing directory; everything else then is mounted
+    /// read-only, and /.control in it is a link to DIR. Both mounts end together
+    #[arg(long, value_name = "DIR", help_heading = "Mount")]
+    pub(super) control_at: Option<PathBuf>,
+
     /// Let other users in (root is one of them), as far as the mode bits of the caches do; ordinary
     /// users may say so where /etc/fuse.conf has the line user_allow_other
     #[arg(long, help_heading = "Mount")]

@@ -26,6 +26,8 @@ pub struct MountConfig {
     caches_from: Option<PathBuf>,
     /// The mountpoint, absolute.
     pub mountpoint: PathBuf,
+    /// Where the control files have a mount of their own, absolute.
+    pub control_at: Option<PathBuf>,
     /// Leave out caches that cannot be opened.
     pub skip_invalid: bool,
     /// When to compare checksums, if at all.
@@ -131,6 +133,11 @@ impl MountConfig {
             }
         };
         let fuse_fd = args.fuse_fd.or_else(|| given_as_path(&mountpoint));
+        if args.control_at.is_some() && fuse_fd.is_some() {
+            return Err(usage(
+                "--control-at makes a second mount, and --fuse-fd is for a daemon that makes none",
+            ));
+        }
         if args.user.is_some() && !args.allow_other && fuse_fd.is_none() {
             return Err(usage(
                 "--user needs --allow-other: a mount by root without it is for root alone, and the daemon would be \
@@ -141,6 +148,12 @@ impl MountConfig {
             caches: absolute_all(paths).map_err(Wrong::Refused)?,
             caches_from: args.caches_from,
             mountpoint: absolute(&mountpoint).map_err(Wrong::Refused)?,
+            control_at: args
+                .control_at
+                .as_deref()
+                .map(absolute)
+                .transpose()
+                .map_err(Wrong::Refused)?,
             skip_invalid: args.skip_invalid,
             validate: args.validate_cache,
             receipts: match args.no_receipts {

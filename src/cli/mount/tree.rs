@@ -17,8 +17,14 @@ const LITTLE_MEMORY: u64 = 64 << 10;
 /// Opens and checks the caches and makes the tree over them.
 ///
 /// # Errors
-/// When a cache is refused; each is named. When the mountpoint overlaps with a cache.
-pub(super) fn open(config: &MountConfig, mountpoint: &Path, log: &Arc<LogLines>) -> Result<Vfs> {
+/// When a cache is refused; each is named. When the mountpoint, or that of the control files, overlaps
+/// with a cache.
+pub(super) fn open(
+    config: &MountConfig,
+    mountpoint: &Path,
+    control_at: Option<&Path>,
+    log: &Arc<LogLines>,
+) -> Result<Vfs> {
     let paths = dataset::expand(&config.caches)?;
     let mut dataset = if config.skip_invalid {
         Dataset::open_skipping(&paths)
@@ -39,12 +45,16 @@ pub(super) fn open(config: &MountConfig, mountpoint: &Path, log: &Arc<LogLines>)
         ));
     }
     check_apart(&dataset, mountpoint, &config.mountpoint)?;
+    if let Some(control_at) = control_at {
+        check_apart(&dataset, control_at, control_at)?;
+    }
     if config.cache_memory < LITTLE_MEMORY {
         let bytes = config.cache_memory;
         log::warn!("--cache-memory {bytes} is {bytes} bytes; with a unit it is {bytes}MiB");
     }
     let options = VfsOptions {
         mountpoint: mountpoint.to_path_buf(),
+        control_at: control_at.map(Path::to_path_buf),
         // Of whoever mounts, not of whom the daemon becomes.
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
@@ -78,12 +88,16 @@ fn supplementary_groups() -> Vec<u32> {
 pub(super) fn look_again(
     config: &MountConfig,
     mountpoint: &Path,
+    control_at: Option<&Path>,
     dataset: &Dataset,
     known: &[Entry],
     refusals: &Refusals,
 ) -> Newcomers {
     let mut found = dataset.newcomers(&config.caches, known);
-    found.refuse(|entry| check_entry_apart(entry, mountpoint, &config.mountpoint));
+    found.refuse(|entry| {
+        check_entry_apart(entry, mountpoint, &config.mountpoint)?;
+        control_at.map_or(Ok(()), |at| check_entry_apart(entry, at, at))
+    });
     let checked = found.check_changed(refusals, |dataset| check(config, dataset, true));
     if let Err(error) = checked {
         // Each cache's own errors leave that cache out; this is about all of them.
@@ -122,6 +136,16 @@ pub(in crate::cli) fn check_apart(
 ) -> Result<()> {
     let mut entries = dataset.entries().iter();
     entries.try_for_each(|entry| check_entry_apart(entry, mountpoint, named))
+}
+
+/// Checks that neither of the two mounts would hide the other.
+pub(super) fn check_mountpoints(mountpoint: &Path, control_at: &Path) -> Result<()> {
+    if control_at.starts_with(mountpoint) || mountpoint.starts_with(control_at) {
+        let reason =
+            "--control-at: one mountpoint is or contains the other; choose two that lie apart";
+        return Err(Error::refused(control_at, reason));
+    }
+    Ok(())
 }
 
 fn check_entry_apart(entry: &Entry, mountpoint: &Path, named: &Path) -> Result<()> {
