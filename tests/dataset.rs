@@ -241,7 +241,8 @@ fn many_shards_share_few_open_files() {
         }
     });
     let most = most.into_inner();
-    assert!(most <= LIMIT + THREADS, "{most} files open");
+    // A thread that opens a file has its folder, the file's place and the file for a moment.
+    assert!(most <= LIMIT + 3 * THREADS, "{most} files open");
     assert!(open_below(temp.path()) <= LIMIT);
     drop(open);
     assert_eq!(open_below(temp.path()), 0);
