@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use super::control::later_than;
 use super::inodes::LOGS;
@@ -25,6 +25,9 @@ const CUT: &str = "...";
 /// Files that are known at the same time, fewer than have numbers.
 const KNOWN: usize = 512;
 const _: () = assert!((KNOWN as u64) < LOGS);
+/// Who has the file open sees new lines once in this time. A look at the log may itself be a line of it
+/// (level debug): a reader that saw each at once would never come to the end.
+const REFRESH: Duration = Duration::from_secs(1);
 
 /// The last lines of a log: 1,000 or 256 KiB at least, 1 MiB at most. Whoever writes the log gives each line
 /// here too.
@@ -42,16 +45,20 @@ struct Kept {
     starts: VecDeque<u64>,
     /// Since when the last line is there.
     changed: SystemTime,
+    /// Where the text ends for who has it open, since when it does, and when that was noted.
+    shown: (u64, SystemTime, Instant),
 }
 
 impl Default for LogLines {
     fn default() -> Self {
+        let changed = SystemTime::now();
         Self(Mutex::new(Kept {
             text: VecDeque::new(),
             gone: 0,
             file: 0,
             starts: VecDeque::from([0]),
-            changed: SystemTime::now(),
+            changed,
+            shown: (0, changed, Instant::now()),
         }))
     }
 }
@@ -114,22 +121,35 @@ impl Kept {
             .checked_sub((self.file % LOGS + LOGS - number % LOGS) % LOGS)
     }
 
-    fn end(&self) -> u64 {
-        self.gone + self.text.len() as u64
+    fn show_all(&mut self, now: Instant) {
+        let end = self.gone + self.text.len() as u64;
+        self.shown = (end, self.changed, now);
+    }
+
+    /// Shows what has come since, unless that was done a moment ago.
+    fn refresh(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.shown.2) >= REFRESH {
+            self.show_all(now);
+        }
     }
 
     fn len_of(&self, number: u64) -> Option<u64> {
         let start = self.start_of(self.file_of(number)?)?;
-        Some(self.end() - start)
+        Some(self.shown.0.saturating_sub(start))
     }
 
     /// Puts the bytes from `offset` of a file on into `out`. `None` for what is not kept any more.
     fn read(&self, number: u64, offset: u64, out: &mut [u8]) -> Option<usize> {
         let start = self.start_of(self.file_of(number)?)?;
-        let at = start.checked_add(offset)?.min(self.end());
+        let at = start.checked_add(offset)?;
+        let Some(left) = self.shown.0.checked_sub(at) else {
+            return Some(0);
+        };
         let skipped = usize::try_from(at.checked_sub(self.gone)?).ok()?;
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
         let mut len = 0;
-        for (to, from) in out.iter_mut().zip(self.text.range(skipped..)) {
+        let from = self.text.iter().skip(skipped).take(left);
+        for (to, from) in out.iter_mut().zip(from) {
             *to = *from;
             len += 1;
         }
@@ -140,10 +160,14 @@ impl Kept {
 impl Vfs {
     /// Attributes of the log under a number; without one, of the present file.
     pub(super) fn log_attr(&self, number: Option<u64>) -> Result<Attr, VfsError> {
-        let kept = self.options.log.lock();
+        let mut kept = self.options.log.lock();
+        if number.is_none() {
+            kept.show_all(Instant::now());
+        }
+        kept.refresh(Instant::now());
         let number = number.unwrap_or(kept.file % LOGS);
         let len = kept.len_of(number).ok_or(VfsError::Stale)?;
-        let changed = kept.changed;
+        let changed = kept.shown.1;
         drop(kept);
         let ino = self.ino(Node::Log(number));
         Ok(Attr {
@@ -159,7 +183,8 @@ impl Vfs {
         offset: u64,
         out: &mut [u8],
     ) -> Result<usize, VfsError> {
-        let kept = self.options.log.lock();
+        let mut kept = self.options.log.lock();
+        kept.refresh(Instant::now());
         let number = number.unwrap_or(kept.file % LOGS);
         kept.read(number, offset, out).ok_or(VfsError::Stale)
     }
@@ -171,6 +196,7 @@ mod tests {
 
     fn text_of(lines: &LogLines, file: u64) -> Option<String> {
         let mut text = vec![0; 2 * MAX_BYTES];
+        lines.lock().show_all(Instant::now());
         let len = lines.lock().read(file % LOGS, 0, &mut text)?;
         text.truncate(len);
         Some(String::from_utf8(text).unwrap())
@@ -187,9 +213,12 @@ mod tests {
         assert_eq!(text(&lines), "");
         let (mut noted, mut before) = (0, String::new());
         while lines.lock().file == 0 {
-            before = text(&lines);
-            lines.note(&format!("line {noted:0>60}"));
+            let line = format!("line {noted:0>60}");
+            lines.note(&line);
             noted += 1;
+            if lines.lock().file == 0 {
+                before += &(line + "\n");
+            }
         }
         assert_eq!(before.lines().count(), noted - 1);
         assert!(before.len() <= MAX_BYTES);
@@ -205,6 +234,23 @@ mod tests {
         drop(kept);
         assert!(text_of(&lines, 0).is_none());
         assert!(text_of(&lines, 7).is_none(), "not there yet");
+    }
+
+    #[test]
+    fn a_reader_whose_looks_are_lines_comes_to_the_end() {
+        let lines = LogLines::default();
+        lines.note("first");
+        let now = Instant::now();
+        lines.lock().show_all(now);
+        let mut read = |offset, now| {
+            lines.note("somebody has looked at the log");
+            let mut kept = lines.lock();
+            kept.refresh(now);
+            kept.read(0, offset, &mut [0; 100])
+        };
+        assert_eq!(read(0, now), Some(6));
+        assert_eq!(read(6, now), Some(0), "the end");
+        assert_eq!(read(6, now + REFRESH), Some(93), "and more for who follows");
     }
 
     #[test]
