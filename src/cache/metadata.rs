@@ -62,8 +62,8 @@ impl Cache {
     /// The file is read, not the mapping, so that a failing disk is an error.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`FaultKind::Replaced`] when it is another file than at first;
-    /// [`FaultKind::Checksum`] when it was found wrong.
+    /// [`Error::Io`]; [`FaultKind::Replaced`](crate::error::FaultKind::Replaced) when it is another file than at first;
+    /// [`FaultKind::Checksum`](crate::error::FaultKind::Checksum) when it was found wrong.
     pub fn read_metadata_file(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         let path = self.dir.join(METADATA_FILE);
         let file = self.stored_file(FileCheck::Metadata)?;

@@ -26,8 +26,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Does the checks of [`Cache::open`] on the cache in folder `dir`, and goes on after the first
-    /// that fails.
+    /// Does the checks of [`Cache::open`](super::Cache::open) on the cache in folder `dir`, and
+    /// goes on after the first that fails.
     #[must_use]
     pub fn of(dir: &Path) -> Self {
         let mut survey = Self {
@@ -112,7 +112,7 @@ impl Survey {
         Some(manifest.cache_id.unwrap_or(position))
     }
 
-    /// As [`Cache::file_checks`], of the files that are there.
+    /// As [`Cache::file_checks`](super::Cache::file_checks), of the files that are there.
     pub fn file_checks(&self) -> impl Iterator<Item = (FileCheck, u64)> + '_ {
         let len = |place: &Place| place.info().identity.len;
         self.files
@@ -120,7 +120,7 @@ impl Survey {
             .map(move |(check, place)| (*check, len(place)))
     }
 
-    /// As [`Cache::check_file_while`].
+    /// As [`Cache::check_file_while`](super::Cache::check_file_while).
     ///
     /// # Errors
     /// As there.

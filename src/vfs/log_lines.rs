@@ -242,7 +242,7 @@ mod tests {
         lines.note("first");
         let now = Instant::now();
         lines.lock().show_all(now);
-        let mut read = |offset, now| {
+        let read = |offset, now| {
             lines.note("somebody has looked at the log");
             let mut kept = lines.lock();
             kept.refresh(now);
