@@ -34,6 +34,7 @@ mod systemd;
 mod tamper;
 mod top;
 mod umount;
+mod unit_filter;
 mod views;
 
 use std::ffi::OsStr;

@@ -15,7 +15,7 @@ const UNIT: &str = include_str!("../../scripts/packaging/datasetrt-mount@.servic
 const INSTALLED: &str = "/usr/bin/";
 
 /// What the unit says for `key`, in order.
-fn settings(key: &str) -> Vec<&'static str> {
+pub(crate) fn settings(key: &str) -> Vec<&'static str> {
     let lines = UNIT.lines().filter(|line| !line.starts_with('#'));
     lines
         .filter_map(|line| line.split_once('='))
