@@ -3,12 +3,14 @@
 //! There is no errno here; `crate::fuse::errno` has the one table. `format` raises [`Fault`]s,
 //! which know no file; `storage` and `cache` add the path and the sample and make [`Error`]s.
 
+mod json_id;
 mod printable;
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub(crate) use json_id::{cache_twice, id_twice};
 pub use printable::{json_line, json_pretty, printable, printable_json};
 
 /// The result of everything that can meet damage or a failing disk.

@@ -24,7 +24,7 @@ pub use finding::{Finding, Kind, Severity};
 
 use crate::cache::FileCheck;
 use crate::dataset::{self, Entry, Progress};
-use crate::error::Result;
+use crate::error::{Result, id_twice};
 use crate::parallel::in_parallel;
 use crate::storage;
 use budget::Budget;
@@ -47,7 +47,8 @@ pub struct CacheSummary {
     /// The folder, as it was given.
     #[serde(serialize_with = "finding::as_text")]
     pub cache: PathBuf,
-    /// Its identity in this list, when its manifest can be read.
+    /// Its identity in this list, when its manifest can be read. In JSON also the string `id`.
+    #[serde(flatten, serialize_with = "id_twice")]
     pub cache_id: Option<u64>,
     /// Number of samples that were checked; `None` when the cache is refused.
     pub samples: Option<u64>,

@@ -351,6 +351,46 @@ fn info_says_how_an_id_came_about() {
     );
 }
 
+/// Counts the objects of `json` with a number `cache_id`. Each has the same as a string beside it.
+fn ids_with_strings(json: &serde_json::Value) -> usize {
+    let parts: Vec<_> = match json {
+        serde_json::Value::Array(items) => items.iter().collect(),
+        serde_json::Value::Object(members) => members.values().collect(),
+        _ => Vec::new(),
+    };
+    let inside: usize = parts.into_iter().map(ids_with_strings).sum();
+    let Some(id) = json["cache_id"].as_u64() else {
+        return inside;
+    };
+    assert!(id > 1 << 53, "{json}");
+    assert_eq!(json["id"], id.to_string(), "{json}");
+    inside + 1
+}
+
+#[test]
+fn each_id_in_json_has_the_same_as_a_string_beside_it() {
+    let (dir, cache) = three_with_a_damaged_one(Compression::None);
+    let cache = cache.to_str().unwrap();
+    let files = dir.path().join("files");
+    fs::create_dir(&files).unwrap();
+    fs::write(files.join("a.txt"), "a").unwrap();
+    let (files, packed) = (files.to_str().unwrap(), dir.path().join("packed"));
+    let packed = packed.to_str().unwrap();
+    let commands: [(&[&str], usize); 6] = [
+        (&["info", "--json", cache], 1),
+        (&["info", "--json", "--quick", cache], 1),
+        (&["migrate", "--json", "--to", "3", cache], 1),
+        (&["pack", "--json", "--name", "ids", files, packed], 1),
+        // A finding or more, and the summary.
+        (&["verify", "--json", cache], 2),
+        (&["verify", "--json", "--quick", cache], 1),
+    ];
+    for (command, least) in commands {
+        let found = ids_with_strings(&tool(command).json());
+        assert!(found >= least, "{command:?}: {found}");
+    }
+}
+
 #[test]
 fn info_shows_the_good_caches_beside_a_refused_one() {
     let dir = tempfile::tempdir().unwrap();

@@ -297,7 +297,8 @@ impl Gates {
             if !gate.unchecked.swap(true, Ordering::Relaxed) {
                 self.turns.fetch_add(1, Ordering::Relaxed);
                 log::warn!(
-                    "{path}: it was changed in place after it was opened, and no checksum was compared;                      write to .control/verify to have it checked"
+                    "{path}: it was changed in place after it was opened, and no checksum was compared; \
+                     write to .control/verify to have it checked"
                 );
             }
             return;

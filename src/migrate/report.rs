@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::error::printable;
+use crate::error::{id_twice, printable};
 use serde::{Serialize, Serializer};
 
 /// What happened to one manifest.
@@ -42,7 +42,8 @@ pub struct ManifestUpdateEntry {
     /// are written as U+FFFD.
     #[serde(serialize_with = "text_of")]
     pub path: PathBuf,
-    /// The identity that the manifest has now.
+    /// The identity that the manifest has now. In JSON also the string `id`.
+    #[serde(flatten, serialize_with = "id_twice")]
     pub cache_id: u64,
     /// What happened to it.
     pub status: ManifestStatus,
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&done).unwrap(),
             "{\"Ok\":{\"entries\":[{\"path\":\"/\u{e9}/\u{fffd}/manifest.json\",\
-             \"cache_id\":18446744073709551615,\"status\":\"updated\"}]}}"
+             \"cache_id\":18446744073709551615,\"id\":\"18446744073709551615\",\"status\":\"updated\"}]}}"
         );
         let failed: Result<ManifestUpdateReport, _> = Err(ManifestUpdateError {
             path: None,

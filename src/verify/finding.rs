@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
-use crate::error::{Error, Fault, FaultKind};
+use crate::error::{Error, Fault, FaultKind, id_twice};
 use crate::format::{INDEX_FILE, MANIFEST_FILE};
 
 /// Whether a reader would be hurt.
@@ -124,7 +124,8 @@ pub struct Finding {
     /// The cache's folder, as it was given.
     #[serde(serialize_with = "as_text")]
     pub cache: PathBuf,
-    /// The cache's identity, when its manifest can be read.
+    /// The cache's identity, when its manifest can be read. In JSON also the string `id`.
+    #[serde(flatten, serialize_with = "id_twice")]
     pub cache_id: Option<u64>,
     /// The sample concerned, when it is one sample.
     pub sample: Option<u64>,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::{Ino, Node, Request, Vfs, VfsError};
+use crate::error::cache_twice;
 use crate::format::{INDEX_FILE, METADATA_FILE};
 
 /// A request that takes longer is shown.
@@ -90,6 +91,7 @@ pub(super) struct SlowRequest {
     request: &'static str,
     inode: u64,
     seconds: u64,
+    #[serde(flatten, serialize_with = "cache_twice")]
     cache_id: Option<u64>,
     sample: Option<u64>,
     /// What it waits for.

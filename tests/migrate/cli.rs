@@ -91,7 +91,7 @@ fn a_list_may_come_from_a_file_and_the_report_be_json() {
     let output = migrate(&[&"--to=3", &"--json", &"--caches-from", &list, &caches[1]]);
     let entry = |cache: &Path, id: u64| {
         let path = manifest_path(cache);
-        json!({"path": path.to_str().unwrap(), "cache_id": id, "status": "updated"})
+        json!({"path": path.to_str().unwrap(), "cache_id": id, "id": id.to_string(), "status": "updated"})
     };
     let entries = [
         entry(&caches[1], 0),

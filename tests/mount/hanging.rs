@@ -95,6 +95,7 @@ fn a_request_that_hangs_is_shown_with_its_sample_and_file_and_holds_up_no_other_
         };
         assert_eq!(slow.len(), 1, "{slow:?}");
         assert_eq!(slow[0]["cache_id"], 7);
+        assert_eq!(slow[0]["cache"], "7");
         assert_eq!(slow[0]["sample"], 1);
         let file = cache.path("shards/000001.bin");
         assert_eq!(slow[0]["file"], file.to_str().unwrap());

@@ -38,7 +38,7 @@ fn result(vfs: &Vfs) -> serde_json::Value {
 fn entries(caches: &[TestCache; 3], status: [&str; 3]) -> serde_json::Value {
     let entry = |n: usize, id: u64| {
         let path = caches[n].path("manifest.json");
-        serde_json::json!({"path": path.to_str().unwrap(), "cache_id": id, "status": status[n]})
+        serde_json::json!({"path": path.to_str().unwrap(), "cache_id": id, "id": id.to_string(), "status": status[n]})
     };
     serde_json::json!([entry(0, 0), entry(1, 40), entry(2, 2)])
 }
