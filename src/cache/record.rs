@@ -3,23 +3,25 @@
 //!
 //! In the steady state nothing is allocated: each thread keeps its buffers.
 
+mod lengths;
+mod scratch;
 mod spelling;
 mod stream;
 
-use std::cell::RefCell;
-use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use scratch::release_buffers;
+use scratch::{Buffer, NoMemory, Scratch, with_scratch};
+
 use super::{Cache, FileCheck, MOST_CHANGES, RESTLESS};
 use crate::error::{Error, Fault, Result};
-use crate::format::envelope::Envelope;
 use crate::format::index::IndexRow;
 use crate::format::record::{
     Compression, HEADER_LEN, LZ4_PREFIX_LEN, decode_lz4, decoded_len, longest_lz4, lz4_start,
     metadata_len,
 };
-use crate::storage::{self, StoredFile};
+use crate::storage::StoredFile;
 
 /// Stored bytes of an lz4 payload that are read together with the record's head.
 const LZ4_AHEAD: u64 = 256 << 10;
@@ -34,76 +36,6 @@ const LIKELY_HEAD: u64 = 512;
 const SMALL_RECORD: u64 = 4 << 10;
 /// Bytes of a record that the system is asked for ahead of reading, at most.
 const MOST_AHEAD: u64 = 1 << 20;
-/// Buffers above this size are given back after use.
-const KEEP_BUFFER: usize = 4 << 20;
-
-/// Buffers of one thread.
-#[derive(Default)]
-struct Scratch {
-    /// The usual spelling of the sample's metadata.
-    usual: Vec<u8>,
-    /// The record's first bytes.
-    head: Buffer,
-    /// A stored payload that did not fit into `head`, or an unusual envelope.
-    rest: Buffer,
-}
-
-/// Bytes that keep their place in memory, and what they hold, while the length in use goes up and
-/// down: nothing is cleared that will be overwritten.
-#[derive(Default)]
-struct Buffer {
-    bytes: storage::Buffer,
-    len: usize,
-}
-
-/// There is no memory of this many bytes.
-struct NoMemory(u64);
-
-impl Buffer {
-    /// Sets the length in use; the bytes are whatever was there, or zeros.
-    fn sized(&mut self, len: u64) -> Result<&mut [u8], NoMemory> {
-        self.len = 0;
-        if (self.bytes.len() as u64) < len {
-            self.bytes = storage::Buffer::default();
-            self.bytes = storage::Buffer::zeroed(len).map_err(|_| NoMemory(len))?;
-        }
-        self.len = usize::try_from(len).map_err(|_| NoMemory(len))?;
-        Ok(self.bytes.get_mut(..self.len).unwrap_or_default())
-    }
-}
-
-impl Deref for Buffer {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-}
-
-thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
-/// Gives back this thread's buffers.
-pub fn release_buffers() {
-    SCRATCH.take();
-}
-
-/// Runs `work` with this thread's buffers. Should it panic, the thread starts with new ones.
-fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
-    let mut scratch = SCRATCH.take();
-    let result = work(&mut scratch);
-    if scratch.usual.capacity() > KEEP_BUFFER {
-        scratch.usual = Vec::new();
-    }
-    for buffer in [&mut scratch.head, &mut scratch.rest] {
-        if buffer.bytes.len() > KEEP_BUFFER {
-            *buffer = Buffer::default();
-        }
-    }
-    SCRATCH.set(scratch);
-    result
-}
 
 /// The geometry of a record, from its header.
 #[derive(Clone, Copy)]
@@ -131,94 +63,6 @@ pub struct Record<'a> {
 }
 
 impl Cache {
-    /// Length of the sample's decoded payload in bytes, from its record's header. The envelope of
-    /// a sample of zero bytes is checked too, since nobody will read from it.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchSample`]; [`Error::Damaged`] or [`Error::Io`] when the length cannot be known.
-    pub fn payload_len(&self, sample: u64) -> Result<u64> {
-        let (row, shard) = self.row(sample)?;
-        let len = with_scratch(|scratch| -> Result<u64> {
-            let file = self.shards.get(shard)?;
-            self.read_head(sample, row, shard, &file, scratch, LIKELY_HEAD)
-                .map(|layout| layout.decoded_len)
-        })?;
-        if len == 0 {
-            self.with_record(sample, 0, |record| record.decode(&mut []))??;
-        }
-        Ok(len)
-    }
-
-    /// [`Cache::payload_len`], and whether it can be believed: the envelope agreed, so that it is the
-    /// right record and its header is right. No checksum is looked at.
-    ///
-    /// # Errors
-    /// As [`Cache::payload_len`]; also when what the header calls the envelope is no JSON object, since
-    /// nobody knows then where the payload starts.
-    pub fn payload_len_and_trust(&self, sample: u64) -> Result<(u64, bool)> {
-        match self.with_stored_record(sample, 0, |record| record.decoded_len()) {
-            Ok(len) if len > 0 => return Ok((len, true)),
-            Err(error) if !self.has_object(sample)? => return Err(error),
-            _ => {}
-        }
-        // An empty one is checked to its end.
-        self.payload_len(sample).map(|len| (len, len == 0))
-    }
-
-    /// Whether the sample's record has some JSON object as its envelope.
-    #[cold]
-    fn has_object(&self, sample: u64) -> Result<bool> {
-        let (row, shard) = self.row(sample)?;
-        with_scratch(|scratch| {
-            let file = self.shards.get(shard)?;
-            let written = self.write_usual(sample, row, shard, &file, &mut scratch.usual);
-            if written.is_err() {
-                scratch.usual.clear();
-            }
-            let layout = self.read_head(sample, row, shard, &file, scratch, LIKELY_HEAD)?;
-            let offset = row.offset + HEADER_LEN;
-            let damaged = |fault| self.in_record(fault, sample, shard, offset);
-            self.envelope
-                .check_len(layout.metadata_len, &scratch.usual)
-                .map_err(damaged)?;
-            let json = scratch.rest.sized(layout.metadata_len);
-            let json = json.map_err(|refused| self.no_memory(refused, sample, shard))?;
-            self.read_at(shard, &file, json, offset)?;
-            Ok(Envelope::is_object(json))
-        })
-    }
-
-    /// [`Cache::payload_len_and_trust`], but from memory where a length that can be believed was asked
-    /// for before.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn remembered_len(&self, sample: u64) -> Result<(u64, bool)> {
-        if let Some(len) = self.sizes.get(sample) {
-            return Ok((len, true));
-        }
-        let (len, trusted) = self.payload_len_and_trust(sample)?;
-        if trusted {
-            self.sizes.note(sample, len);
-        }
-        Ok((len, trusted))
-    }
-
-    /// Takes the length of a payload that was found right. If another one was remembered, that is
-    /// returned, and the right one is from now on.
-    pub fn correct_len(&self, sample: u64, len: u64) -> Option<u64> {
-        let other = self.sizes.get(sample).filter(|known| *known != len)?;
-        self.sizes.forget(sample);
-        self.sizes.note(sample, len);
-        Some(other)
-    }
-
-    /// Whether [`Cache::remembered_len`] has the sample's length in memory.
-    #[must_use]
-    pub fn remembers_len(&self, sample: u64) -> bool {
-        self.sizes.get(sample).is_some()
-    }
-
     /// Has the system read the sample's record ahead, up to 1 MiB of it, so that a cold disk is
     /// waited for once. Says nothing of a record that cannot be read.
     pub fn read_ahead(&self, sample: u64) {
