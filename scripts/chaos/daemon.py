@@ -87,8 +87,6 @@ class Daemon:
         environment.pop("RUST_LOG", None)
         def begin():
             group.enter()
-            # A hang-up that this program ignores, as under nohup, the daemon would ignore as well.
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)
             if files:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
                 resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
@@ -120,6 +118,8 @@ class Daemon:
     def end(self, number):
         """Ends by a signal, or by itself after it was unmounted: always with 0."""
         if number:
+            # A log that is opened anew at the last moment changes nothing.
+            self.process.send_signal(signal.SIGHUP)
             self.process.send_signal(number)
         try:
             status = self.process.wait(PATIENCE)
@@ -164,4 +164,5 @@ def wait_for(what, condition):
         time.sleep(0.05)
 
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# SIGHUP opens the log file anew.
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
