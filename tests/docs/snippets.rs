@@ -112,7 +112,7 @@ fn every_command_of_the_readme_runs() {
     assert!(commands.len() >= 10, "{commands:?}");
     let mut script = format!(
         "{MACHINE}
-        mkdir pictures; head -c 100 /dev/urandom >pictures/a.png; mkdir caches
+        mkdir pictures; head -c 100 /dev/urandom >pictures/a.png; mkdir caches /mnt/control
         free() {{ ! mountpoint -q /mnt/data || datasetrt umount --lazy /mnt/data; }}
         datasetrt pack --name first pictures/ caches/\n"
     );
