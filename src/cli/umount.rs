@@ -5,7 +5,8 @@ mod holders;
 use std::env;
 use std::path::{self, Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use super::output::{count, plain};
 use super::tool::PROGRAM;
@@ -32,6 +33,10 @@ Examples:
 
 /// How long a mount may take to show that it is dead.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// How long an unseen user may be one that looks in passing, and how often that is tried.
+const PASSING: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Unmount, or name the processes that use the mount
 #[derive(Clone, Debug, clap::Args)]
@@ -80,7 +85,7 @@ impl Args {
         env::set_current_dir("/").map_err(|e| Error::io("/", "change to this folder", e))?;
         let users = self.lazy.then(|| holders::of(&mount));
         let dead = fuse::answer(at, LOOK) == Answer::Dead;
-        match fuse::unmount(at, self.lazy)? {
+        match self.take_away(&mount)? {
             Unmount::Done => {
                 if dead {
                     // A daemon that lives unmounts them itself.
@@ -99,6 +104,23 @@ impl Args {
             Unmount::Busy => {
                 busy(at, &holders::of(&mount));
                 Ok(ExitCode::from(EXIT_REFUSED))
+            }
+        }
+    }
+
+    /// Unmounts. A look by another program, such as a monitor, makes the mount busy for a moment, and
+    /// nobody can be seen who does: that is waited for.
+    fn take_away(&self, mount: &MountEntry) -> Result<Unmount> {
+        let until = Instant::now() + PASSING;
+        loop {
+            let result = fuse::unmount(&mount.mountpoint, self.lazy)?;
+            let is_passing = || {
+                let users = holders::of(mount);
+                users.found.is_empty() && users.mounts.is_empty()
+            };
+            match result {
+                Unmount::Busy if Instant::now() < until && is_passing() => sleep(PAUSE),
+                result => return Ok(result),
             }
         }
     }
